@@ -1,0 +1,5 @@
+"""The ``rewardkit`` command."""
+
+from rewardkit.cli.app import main
+
+__all__ = ["main"]

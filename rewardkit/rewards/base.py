@@ -1,0 +1,118 @@
+"""What every reward is: a frozen dataclass of its coefficients that maps completions and references to a RewardBatch."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from rewardkit.errors import InvalidArgumentError, UnknownNameError
+from rewardkit.types import RewardBatch
+
+_REGISTRY: dict[str, type[Reward]] = {}
+
+
+class Reward(abc.ABC):
+    """A reward: picklable, stateless, safe in any thread; larger is better.
+
+    Subclasses are frozen dataclasses in a file of their own, registered with :func:`register`.
+
+    Class attributes:
+        name: The registered name.
+        requires: Extra per-row columns that a call must bring (for example ``("prior_logprob",)``).
+        needs_group: Whether a row's reward depends on the other rollouts of its prompt; a call must then bring
+            ``group_ids``.
+    """
+
+    name: ClassVar[str]
+    requires: ClassVar[tuple[str, ...]] = ()
+    needs_group: ClassVar[bool] = False
+
+    @property
+    @abc.abstractmethod
+    def min_value(self) -> float:
+        """The exact minimum over well-formed completions, attained by some completion."""
+
+    @property
+    @abc.abstractmethod
+    def max_value(self) -> float:
+        """The exact maximum (supremum where it is not attained) over well-formed completions."""
+
+    @property
+    @abc.abstractmethod
+    def fail_reward(self) -> float:
+        """The value of an ill-formed completion; never above :attr:`min_value`."""
+
+    @property
+    @abc.abstractmethod
+    def proper(self) -> bool:
+        """Whether the honest forecast is the unique maximiser of the expected reward (strictly proper)."""
+
+    @property
+    @abc.abstractmethod
+    def proper_for(self) -> str:
+        """For which forecast, and under which conditions; one sentence."""
+
+    @property
+    @abc.abstractmethod
+    def component_names(self) -> tuple[str, ...]:
+        """The keys of ``RewardBatch.components``, the same for every call."""
+
+    @abc.abstractmethod
+    def __call__(self, completions: Sequence[Any] = (), references: Sequence[Any] = (), **columns: Any) -> RewardBatch:
+        """Scores a batch.
+
+        Args:
+            completions: ``[B]`` strings, or chats ``[{"role", "content"}, …]`` of which the last message counts.
+            references: ``[B]`` golds, see :meth:`rewardkit.types.References.of`.
+            **columns: ``gold_kind=``, the columns in :attr:`requires`, ``group_ids=``; anything else is ignored, since
+                trainers pass whole data-set rows.
+
+        Raises:
+            InvalidArgumentError: Lengths disagree, a required column is missing, a column has the wrong type.
+            DataError: A reference is empty.
+        """
+
+
+def register(cls: type[Reward]) -> type[Reward]:
+    """Class decorator: makes a reward available to :func:`get` by its ``name``.
+
+    Raises:
+        ValueError: Another reward has the name.
+    """
+    if cls.name in _REGISTRY and _REGISTRY[cls.name].__qualname__ != cls.__qualname__:
+        raise ValueError(f"a reward named {cls.name!r} is registered already: {_REGISTRY[cls.name]!r}")
+    _REGISTRY[cls.name] = cls
+    return cls
+
+
+def reward_class(name: str) -> type[Reward]:
+    """The class of a registered reward.
+
+    Raises:
+        UnknownNameError: No reward has that name.
+    """
+    if name not in _REGISTRY:
+        raise UnknownNameError("reward", name, _REGISTRY)
+    return _REGISTRY[name]
+
+
+def get(name: str, **params: Any) -> Reward:
+    """Makes a reward from its name and parameters, as a config file gives them.
+
+    Raises:
+        UnknownNameError: No reward has that name.
+        InvalidArgumentError: A parameter is unknown to it or out of range.
+    """
+    cls = reward_class(name)
+    known = [field.name for field in dataclasses.fields(cls) if field.init]  # type: ignore[arg-type]
+    for key in params:
+        if key not in known:
+            raise InvalidArgumentError(f"{name}({key}=…)", expected=f"one of {', '.join(known)}", got=key)
+    return cls(**params)
+
+
+def available() -> tuple[str, ...]:
+    """The names of all registered rewards, sorted."""
+    return tuple(sorted(_REGISTRY))
