@@ -8,7 +8,7 @@ NATIVE := $(shell find csrc -type f) CMakeLists.txt pyproject.toml constraints.t
 
 help:
 	@echo "make demo        a real GRPO job of verl on the CPU with RLVR and with RLCR (ARGS=--quick for a short one)"
-	@echo "make test        all quick tests          make test-slow   the tests that take minutes as well"
+	@echo "make test        all quick tests          make test-slow   the tests that take minutes"
 	@echo "make lint        ruff, pyright, clang-format               make format      rewrite the files as lint wants them"
 	@echo "make bench       all benchmarks, as ratios against peers"
 
@@ -30,7 +30,7 @@ test: build
 	$(BIN)/python -m pytest -q
 
 test-slow: build
-	$(BIN)/python -m pytest -q -m "not gpu"
+	$(BIN)/python -m pytest -q -m "slow and not gpu"
 
 lint: build
 	$(BIN)/ruff check .
