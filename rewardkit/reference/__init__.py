@@ -2,3 +2,17 @@
 
 Each twin has the name and the signature of its kernel. The parity table in ``tests/parity.py`` runs them against each other.
 """
+
+from rewardkit.reference.logprob import (
+    online_softmax_update,
+    span_reduce,
+    token_logprobs,
+    token_logprobs_backward,
+)
+
+__all__ = [
+    "online_softmax_update",
+    "span_reduce",
+    "token_logprobs",
+    "token_logprobs_backward",
+]
