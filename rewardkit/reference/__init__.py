@@ -9,9 +9,12 @@ from rewardkit.reference.logprob import (
     token_logprobs,
     token_logprobs_backward,
 )
+from rewardkit.reference.parse import parse_completions, parse_spans
 
 __all__ = [
     "online_softmax_update",
+    "parse_completions",
+    "parse_spans",
     "span_reduce",
     "token_logprobs",
     "token_logprobs_backward",
