@@ -9,13 +9,33 @@ from rewardkit.reference.logprob import (
     token_logprobs,
     token_logprobs_backward,
 )
+from rewardkit.reference.match import (
+    assign,
+    bag_f1,
+    equivalence_classes,
+    exact_match,
+    fuzzy_match,
+    match_sets,
+    normal_forms,
+    score_matrix,
+    token_f1,
+)
 from rewardkit.reference.parse import parse_completions, parse_spans
 
 __all__ = [
+    "assign",
+    "bag_f1",
+    "equivalence_classes",
+    "exact_match",
+    "fuzzy_match",
+    "match_sets",
+    "normal_forms",
     "online_softmax_update",
     "parse_completions",
     "parse_spans",
+    "score_matrix",
     "span_reduce",
+    "token_f1",
     "token_logprobs",
     "token_logprobs_backward",
 ]

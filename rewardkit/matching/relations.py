@@ -1,0 +1,188 @@
+"""One relation decides "equal": for correctness, uniqueness, merging and voting alike."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from rewardkit import _kernels
+from rewardkit.errors import InvalidArgumentError, UnknownNameError
+from rewardkit.matching.text import MODES, Mode, _split
+from rewardkit.types import References
+
+Linkage = Literal["union", "leader"]
+Judge = Callable[[str, str], Any]
+Credited = tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_], list[str]]
+
+
+class Relation(abc.ABC):
+    """What "the same answer" means. Picklable, stateless, safe in any thread; made by :func:`relation`."""
+
+    linkage: ClassVar[Linkage] = "union"
+    """How :func:`~rewardkit.matching.equivalence_classes` joins answers unless it is told."""
+
+    @abc.abstractmethod
+    def credit(self, answers: Sequence[Sequence[str]], references: References, *, distinct: bool) -> Credited:
+        """Bool ``[B, K]`` credited answers, bool ``[B, M]`` found golds, ``[B]`` errors."""
+
+    @abc.abstractmethod
+    def classes(self, answers: Sequence[Sequence[str]], *, linkage: Linkage) -> npt.NDArray[np.int64]:
+        """int64 ``[B, K]``, see :func:`~rewardkit.matching.equivalence_classes`."""
+
+    def equal(self, prediction: str, reference: str) -> bool:
+        """Whether one answer equals one reference."""
+        correct, _, _ = self.credit([[prediction]], References((((reference,),),)), distinct=False)
+        return bool(correct[0, 0])
+
+
+@dataclass(frozen=True)
+class TextRelation(Relation):
+    """Exact match, token F1 of at least ``theta``, or fuzzy match; all native."""
+
+    matcher: str = "exact"
+    mode: Mode = "numeric_safe"
+    theta: float = 0.75
+    max_extra: int = 2
+    yes_no: bool = False
+    split_cjk: bool | None = None
+    threads: int = 1
+
+    def __post_init__(self):
+        if self.mode not in MODES:
+            raise UnknownNameError("mode", self.mode, MODES)
+        if not 0 < self.theta <= 1:
+            raise InvalidArgumentError("theta", expected="a number in (0, 1]", got=self.theta)
+        if self.max_extra < 0:
+            raise InvalidArgumentError("max_extra", expected="a number of tokens, 0 or more", got=self.max_extra)
+
+    @property
+    def linkage(self) -> Linkage:  # type: ignore[override]
+        """Only equality is transitive; without that, chains would join what nobody calls equal."""
+        return "union" if self.matcher == "exact" else "leader"
+
+    def _options(self) -> dict[str, Any]:
+        options = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        options["split_cjk"] = _split(self.split_cjk, self.mode)
+        return options
+
+    def credit(self, answers: Sequence[Sequence[str]], references: References, *, distinct: bool) -> Credited:
+        """See :meth:`Relation.credit`; never an error."""
+        correct, found, _ = _kernels._lookup("reference", "match_sets")(
+            answers, references.golds, distinct=distinct, **self._options()
+        )
+        return correct, found, [""] * len(answers)
+
+    def classes(self, answers: Sequence[Sequence[str]], *, linkage: Linkage) -> npt.NDArray[np.int64]:
+        """See :meth:`Relation.classes`."""
+        return _kernels._lookup("reference", "equivalence_classes")(answers, linkage=linkage, **self._options())
+
+
+class JudgedRelation(Relation):
+    """A relation that judges one pair at a time in Python, and may fail to."""
+
+    @abc.abstractmethod
+    def judge(self, prediction: str, reference: str) -> bool:
+        """Whether the pair is equal; whatever it raises is recorded and counts as "no"."""
+
+    def credit(self, answers: Sequence[Sequence[str]], references: References, *, distinct: bool) -> Credited:
+        """See :meth:`Relation.credit`. A row in which a pair could not be judged counts as wrong and tells its error."""
+        width = max(map(len, answers), default=0)
+        height = max(map(len, references.golds), default=0)
+        equal = np.zeros((len(answers), width, height), np.bool_)
+        errors = [""] * len(answers)
+        for b, (row, golds) in enumerate(zip(answers, references.golds, strict=True)):
+            for k, answer in enumerate(row):
+                for m, aliases in enumerate(golds):
+                    equal[b, k, m], error = self._any(answer, aliases)
+                    errors[b] = errors[b] or error
+            if errors[b]:
+                equal[b] = False
+        return (*_kernels._lookup("reference", "assign")(equal, distinct=distinct), errors)
+
+    def _any(self, answer: str, aliases: Sequence[str]) -> tuple[bool, str]:
+        error = ""
+        for alias in aliases:
+            try:
+                if self.judge(answer, alias):
+                    return True, ""
+            except Exception as failure:  # noqa: BLE001  (a judge is anybody's code; its failure becomes the row's status)
+                error = error or f"{type(failure).__name__}: {failure}"
+        return False, error
+
+    def classes(self, answers: Sequence[Sequence[str]], *, linkage: Linkage) -> npt.NDArray[np.int64]:
+        """See :meth:`Relation.classes`; a pair that cannot be judged counts as different."""
+        classes = np.full((len(answers), max(map(len, answers), default=0)), -1, np.int64)
+        for b, row in enumerate(answers):
+            for k, answer in enumerate(row):
+                classes[b, k] = k
+                for j in range(k):
+                    known = classes[b, j] == classes[b, k] if linkage == "union" else classes[b, j] != j
+                    if known or not self._any(answer, (row[j],))[0]:
+                        continue
+                    merged = classes[b, [j, k]]
+                    classes[b, : k + 1][np.isin(classes[b, : k + 1], merged)] = merged.min()
+                    if linkage == "leader":
+                        break
+        return classes
+
+
+@dataclass(frozen=True)
+class CallableRelation(JudgedRelation):
+    """Any function ``(prediction, reference) -> bool | float``; a number says "equal" from ``theta`` on."""
+
+    function: Judge
+    theta: float = 0.5
+
+    def judge(self, prediction: str, reference: str) -> bool:
+        """See :meth:`JudgedRelation.judge`."""
+        verdict = self.function(prediction, reference)
+        if isinstance(verdict, (bool, np.bool_)):
+            return bool(verdict)
+        if not float(verdict) == float(verdict):
+            raise ValueError(f"the matcher returned {verdict!r}")
+        return float(verdict) >= self.theta
+
+
+MATCHERS: dict[str, Callable[..., Relation]] = {
+    name: functools.partial(TextRelation, name) for name in ("exact", "token_f1", "fuzzy")
+}
+"""The matchers that have a name, and what makes each."""
+
+
+def relation(matcher: str | Judge | Relation = "exact", *, mode: Mode = "numeric_safe", **options: Any) -> Relation:
+    """The relation of a matcher, for correctness, uniqueness, merging and voting.
+
+    Args:
+        matcher: A name of :data:`MATCHERS`, any callable ``(prediction, reference) -> bool | float``, or a relation (returned
+            as it is).
+        mode: How text is normalised, see :func:`~rewardkit.matching.exact_match`.
+        **options: Of the matcher: ``theta``, ``max_extra``, ``yes_no``, ``split_cjk``, ``threads`` (text); ``theta``
+            (callables).
+
+    Raises:
+        UnknownNameError: No matcher or mode has that name.
+        InvalidArgumentError: An option that the matcher does not have, or one out of range.
+    """
+    if isinstance(matcher, Relation):
+        return matcher
+    if mode not in MODES:
+        raise UnknownNameError("mode", mode, MODES)
+    if callable(matcher):
+        return _made(CallableRelation, "callable", options, function=matcher)
+    if matcher not in MATCHERS:
+        raise UnknownNameError("matcher", matcher, MATCHERS)
+    return _made(MATCHERS[matcher], matcher, options, mode=mode)
+
+
+def _made(make: Callable[..., Relation], name: str, options: dict[str, Any], **fixed: Any) -> Relation:
+    try:
+        return make(**fixed, **options)
+    except TypeError as error:
+        raise InvalidArgumentError(f"{name}(…)", expected="options of this matcher", got=str(error)) from error
