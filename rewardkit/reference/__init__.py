@@ -39,3 +39,7 @@ __all__ = [
     "token_logprobs",
     "token_logprobs_backward",
 ]
+
+from rewardkit.reference.calibration import auroc_counts, calibration_histogram, segmented_calibration
+
+__all__ = ["auroc_counts", "calibration_histogram", "segmented_calibration"]

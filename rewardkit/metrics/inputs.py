@@ -1,0 +1,108 @@
+"""What every metric checks about its arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rewardkit.errors import InvalidArgumentError
+
+Floating = npt.NDArray[np.floating]
+UInt8 = npt.NDArray[np.uint8]
+
+
+def scores(name: str, value: Any) -> Floating:
+    """A one-dimensional array of numbers, float32 or float64, dense, without NaN.
+
+    Raises:
+        InvalidArgumentError: It is not one, or holds a NaN.
+    """
+    array = _array(name, value, "numbers")
+    if array.dtype == np.float16:
+        array = array.astype(np.float32)
+    if array.dtype.kind in "biu" or array.size == 0:
+        array = array.astype(np.float64)
+    if array.dtype not in (np.float32, np.float64):
+        raise InvalidArgumentError(name, expected="numbers", got=f"an array of {array.dtype}")
+    # One pass: a sum is NaN when any part of it is (and for +inf with -inf, which the exact test tells apart).
+    if np.isnan(np.sum(array)) and np.isnan(array).any():
+        where = int(np.flatnonzero(np.isnan(array))[0])
+        raise InvalidArgumentError(
+            name, expected="no NaN (drop or impute missing ones on purpose)", got=f"NaN at [{where}]"
+        )
+    return np.ascontiguousarray(array)
+
+
+def labels(name: str, value: Any, *, like: Floating | None = None) -> UInt8:
+    """A one-dimensional array of right (1) and wrong (0), as uint8.
+
+    Raises:
+        InvalidArgumentError: It holds anything else, or its length differs from ``like``.
+    """
+    array = _array(name, value, "booleans, or 0 and 1")
+    if array.dtype == np.bool_:
+        result = np.ascontiguousarray(array).view(np.uint8)
+    else:
+        if array.size and array.dtype.kind not in "iuf":
+            raise InvalidArgumentError(name, expected="booleans, or 0 and 1", got=f"an array of {array.dtype}")
+        if array.dtype != np.uint8 or (array.size and array.max() > 1):
+            wrong = (array != 0) & (array != 1)
+            if wrong.any():
+                raise InvalidArgumentError(name, expected="booleans, or 0 and 1", got=array[wrong][0].item())
+        result = np.ascontiguousarray(array, dtype=np.uint8)
+    if like is not None and len(result) != len(like):
+        raise InvalidArgumentError(
+            name, expected=f"{len(like)} values, one per confidence", got=f"{len(result)} values"
+        )
+    return result
+
+
+def group_ids(name: str, value: Any, *, like: Floating) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+    """Distinct group values, sorted, and the index of each row's group.
+
+    Raises:
+        InvalidArgumentError: The length differs from ``like``.
+    """
+    array = _array(name, value, "one group per confidence")
+    if len(array) != len(like):
+        raise InvalidArgumentError(name, expected=f"{len(like)} values, one per confidence", got=f"{len(array)} values")
+    names, index = np.unique(array, return_inverse=True)
+    return names, index.astype(np.int64, copy=False)
+
+
+def positive_integer(name: str, value: Any, *, low: int = 1, high: int | None = None) -> int:
+    """A whole number in a range.
+
+    Raises:
+        InvalidArgumentError: It is not one.
+    """
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
+    if not whole or value < low or (high is not None and value > high):
+        span = f">= {low}" if high is None else f"in [{low}, {high}]"
+        raise InvalidArgumentError(name, expected=f"a whole number {span}", got=value)
+    return int(value)
+
+
+def choice(name: str, value: Any, known: tuple[Any, ...]) -> Any:
+    """One of a few values.
+
+    Raises:
+        InvalidArgumentError: It is none of them.
+    """
+    if not any(value is option or (type(value) is type(option) and value == option) for option in known):
+        raise InvalidArgumentError(name, expected=f"one of {', '.join(map(repr, known))}", got=value)
+    return value
+
+
+def _array(name: str, value: Any, what: str) -> npt.NDArray[Any]:
+    if value is None or isinstance(value, (str, bytes, dict)):
+        raise InvalidArgumentError(name, expected=f"a one-dimensional array of {what}", got=value)
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InvalidArgumentError(name, expected=f"a one-dimensional array of {what}", got=str(error)) from error
+    if array.ndim != 1:
+        raise InvalidArgumentError(name, expected=f"a one-dimensional array of {what}", got=f"shape {array.shape}")
+    return array
