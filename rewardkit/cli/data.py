@@ -1,0 +1,343 @@
+"""``rewardkit data …``: builds training files from released data sets."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from rewardkit import parsing
+from rewardkit.cli.app import app, err, out
+from rewardkit.data import ddxplus as ddx
+from rewardkit.data import generic as any_file
+from rewardkit.data import hotpotqa as hotpot
+from rewardkit.data import mbpp as code
+from rewardkit.data.build import BuildReport, build
+from rewardkit.data.records import read_records
+from rewardkit.data.schema import Example, Layout
+from rewardkit.errors import DataError, InvalidArgumentError, UnknownNameError
+
+data = typer.Typer(
+    help="Build training files (Parquet, for verl or TRL) from released data sets.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(data, name="data")
+
+Input = Annotated[Path, typer.Argument(metavar="IN", help="File of the official release, or its mirror in Parquet.")]
+Output = Annotated[Path, typer.Option("--out", "-o", help="Parquet file to write.")]
+ForTrainer = Annotated[str, typer.Option("--trainer", help="verl or trl: whose columns to write.")]
+Role = Annotated[str, typer.Option("--instructions", help="Where the format's instructions go: system, user or none.")]
+Split = Annotated[str, typer.Option("--split", help="Written into every row: train, validation, …")]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Stop after this many rows.")]
+MaxChars = Annotated[int | None, typer.Option("--max-chars", min=1, help="Drop longer questions (characters).")]
+OnMalformed = Annotated[str, typer.Option("--on-malformed", help="drop (and count) or raise.")]
+Seed = Annotated[int, typer.Option("--seed", help="Another seed draws other paragraphs.")]
+MaxAnswers = Annotated[
+    int | None, typer.Option("--max-answers", "-k", min=1, help="Answers asked for, where several are.")
+]
+Think = Annotated[
+    bool,
+    typer.Option(
+        "--think/--no-think", help="Whether the instructions ask for a think block; not where the template does."
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable report on stdout.")]
+
+
+@data.command("hotpotqa")
+def hotpotqa(
+    source: Input,
+    to: Output,
+    style: Annotated[
+        str, typer.Option("--format", help="Format of the answers, see `rewardkit.parsing.FORMATS`.")
+    ] = "tac",
+    max_answers: MaxAnswers = None,
+    think: Think = True,
+    seed: Seed = 0,
+    choice: Annotated[
+        str, typer.Option("--choice", help="Gold paragraphs to remove: 0, 1, 2 or several of them, as in 1,2.")
+    ] = "0,1,2",
+    on_malformed: Annotated[str, typer.Option("--on-malformed", help="drop (and count), flag or raise.")] = "drop",
+    trainer: ForTrainer = "verl",
+    role: Role = "system",
+    split: Split = "train",
+    limit: Limit = None,
+    max_chars: MaxChars = None,
+    as_json: AsJson = False,
+) -> None:
+    """HotpotQA-Modified: 8 of 10 paragraphs, with 0, 1 or 2 of the ones that the answer needs removed."""
+    choices = _numbers(choice)
+    flag = "flag" if on_malformed == "flag" else "raise"
+    _run(
+        read_records(source),
+        functools.partial(hotpot.hotpot_modified, seed=seed, choice=choices, on_malformed=flag),
+        to,
+        layout=hotpot.LAYOUT,
+        style=style,
+        max_answers=max_answers,
+        think=think,
+        role=role,
+        as_json=as_json,
+        count=("gold_removed", "type", "malformed"),
+        trainer=trainer,
+        split=split,
+        limit=limit,
+        max_chars=max_chars,
+        on_malformed="drop" if on_malformed == "flag" else on_malformed,
+    )
+
+
+@data.command("ddxplus")
+def ddxplus(
+    source: Input,
+    to: Output,
+    evidences: Annotated[
+        Path | None, typer.Option("--evidences", help="release_evidences.json; by default the one beside IN.")
+    ] = None,
+    conditions: Annotated[
+        Path | None, typer.Option("--conditions", help="release_conditions.json; by default the one beside IN.")
+    ] = None,
+    top_m: Annotated[int | None, typer.Option("--top-m", min=1, help="Keep the m most probable conditions.")] = None,
+    min_prob: Annotated[float, typer.Option("--min-prob", help="Keep conditions of at least this probability.")] = 0.0,
+    list_conditions: Annotated[bool, typer.Option(help="Name all conditions in the question.")] = True,
+    style: Annotated[str, typer.Option("--format", help="Format of the answers.")] = "multi",
+    max_answers: MaxAnswers = None,
+    think: Think = True,
+    trainer: ForTrainer = "verl",
+    role: Role = "system",
+    split: Split = "train",
+    limit: Limit = None,
+    max_chars: MaxChars = None,
+    on_malformed: OnMalformed = "drop",
+    as_json: AsJson = False,
+) -> None:
+    """DDXPlus: a patient in prose; the golds are the conditions of the differential diagnosis."""
+    vocabulary = ddx.Vocabulary(
+        evidences=_json(evidences or source.with_name("release_evidences.json"), "--evidences"),
+        conditions=_json(conditions or source.with_name("release_conditions.json"), "--conditions"),
+    )
+    _run(
+        read_records(source),
+        functools.partial(
+            ddx.ddxplus, vocabulary=vocabulary, top_m=top_m, min_prob=min_prob, list_conditions=list_conditions
+        ),
+        to,
+        layout=ddx.LAYOUT,
+        style=style,
+        max_answers=max_answers,
+        think=think,
+        role=role,
+        as_json=as_json,
+        count=("pathology",),
+        trainer=trainer,
+        split=split,
+        limit=limit,
+        max_chars=max_chars,
+        on_malformed=on_malformed,
+    )
+
+
+@data.command("mbpp")
+def mbpp(
+    source: Input,
+    to: Output,
+    show_tests: Annotated[
+        str, typer.Option("--show-tests", help="How many tests the question shows: 1, 2, … or all.")
+    ] = "1",
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Run each reference solution in the sandbox and drop what fails. Runs code."),
+    ] = False,
+    allow_unisolated: Annotated[
+        bool, typer.Option("--allow-unisolated", help="With --verify: run even if the network cannot be switched off.")
+    ] = False,
+    style: Annotated[str, typer.Option("--format", help="Format of the answers.")] = "ta",
+    max_answers: MaxAnswers = None,
+    think: Think = True,
+    trainer: ForTrainer = "verl",
+    role: Role = "system",
+    split: Split = "train",
+    limit: Limit = None,
+    max_chars: MaxChars = None,
+    on_malformed: OnMalformed = "drop",
+    as_json: AsJson = False,
+) -> None:
+    """MBPP: small Python tasks; the gold is their tests. No code runs without --verify."""
+    shown = None if show_tests == "all" else _numbers(show_tests)[0]
+    make: Callable[[dict[str, Any]], Example] = functools.partial(code.mbpp, show_tests=shown)
+    if verify:
+        make = functools.partial(_verified, show_tests=shown, allow_unisolated=allow_unisolated)
+    _run(
+        read_records(source),
+        make,
+        to,
+        layout=code.LAYOUT,
+        style=style,
+        max_answers=max_answers,
+        think=think,
+        role=role,
+        as_json=as_json,
+        count=("n_tests",),
+        trainer=trainer,
+        split=split,
+        limit=limit,
+        max_chars=max_chars,
+        on_malformed=on_malformed,
+    )
+
+
+@data.command("generic")
+def generic(
+    source: Input,
+    to: Output,
+    question: Annotated[str, typer.Option("--question", help="Column of the question.")] = "question",
+    answer: Annotated[str, typer.Option("--answer", "--answers", help="Column of the golds.")] = "answer",
+    gold_kind: Annotated[
+        str | None,
+        typer.Option("--gold-kind", help="How to read a flat list: aliases (of one gold) or set (of golds)."),
+    ] = None,
+    id_column: Annotated[str | None, typer.Option("--id", help="Column of the id; by default a hash.")] = None,
+    data_source: Annotated[str | None, typer.Option("--data-source", help="Name that verl logs validation by.")] = None,
+    ability: Annotated[str, typer.Option("--ability", help="verl's coarse label of the task.")] = "question_answering",
+    style: Annotated[str, typer.Option("--format", help="Format of the answers.")] = "tac",
+    max_answers: MaxAnswers = None,
+    think: Think = True,
+    trainer: ForTrainer = "verl",
+    role: Role = "system",
+    split: Split = "train",
+    limit: Limit = None,
+    max_chars: MaxChars = None,
+    on_malformed: OnMalformed = "drop",
+    as_json: AsJson = False,
+) -> None:
+    """Any JSON, JSON Lines, CSV or Parquet file of questions and answers."""
+    if gold_kind not in (None, "aliases", "set"):
+        raise UnknownNameError("gold kind", str(gold_kind), ("aliases", "set"))
+    first = next(iter(read_records(source)), None)
+    if first is None:
+        raise DataError("at least one record", "none", file=str(source))
+    for column in (question, answer, *([id_column] if id_column else [])):
+        if column not in first:
+            raise DataError(
+                f"a column among {', '.join(sorted(first))}", f"no {column!r}", file=str(source), column=column
+            )
+    shape = any_file.gold_shape(first[answer])
+    _run(
+        read_records(source),
+        functools.partial(
+            any_file.generic,
+            question=question,
+            answer=answer,
+            gold_kind=gold_kind,  # type: ignore[arg-type]
+            shape=shape,
+            id_column=id_column,
+            data_source=data_source or source.stem,
+            ability=ability,
+        ),
+        to,
+        layout=any_file.layout(shape),
+        style=style,
+        max_answers=max_answers,
+        think=think,
+        role=role,
+        as_json=as_json,
+        trainer=trainer,
+        split=split,
+        limit=limit,
+        max_chars=max_chars,
+        on_malformed=on_malformed,
+    )
+
+
+def _run(
+    records: Iterable[dict[str, Any]],
+    make: Callable[[dict[str, Any]], Example],
+    to: Path,
+    *,
+    layout: Layout,
+    style: str,
+    max_answers: int | None,
+    think: bool,
+    role: str,
+    as_json: bool,
+    trainer: str,
+    on_malformed: str,
+    **options: Any,
+) -> None:
+    for what, value, known in (
+        ("trainer", trainer, ("verl", "trl")),
+        ("place for the instructions", role, ("system", "user", "none")),
+        ("way with malformed records", on_malformed, ("drop", "raise")),
+    ):
+        if value not in known:
+            raise UnknownNameError(what, value, known)
+    instructions = "" if role == "none" else parsing.prompt(style, max_answers=max_answers, think=think)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
+        task = progress.add_task(f"writing {to}", total=options.get("limit"))
+
+        def show(report: BuildReport) -> None:
+            dropped = sum(report.dropped.values())
+            progress.update(task, completed=report.kept, description=f"{report.kept:,} rows, {dropped:,} dropped")
+
+        report = build(
+            records,
+            make,
+            to,
+            layout=layout,
+            trainer=trainer,  # type: ignore[arg-type]
+            instructions=instructions,
+            instructions_role="user" if role == "user" else "system",
+            on_malformed=on_malformed,  # type: ignore[arg-type]
+            on_progress=show,
+            **options,
+        )
+    if as_json:
+        print(json.dumps(report.as_dict()))
+        return
+    out.print(_table(report))
+
+
+def _table(report: BuildReport) -> Table:
+    table = Table("records", "number", "for example", title=report.out, title_justify="left")
+    table.add_row("read", f"{report.read:,}", "")
+    table.add_row("written", f"{report.kept:,}", "")
+    if report.flagged:
+        table.add_row("of these malformed, flagged", f"{report.flagged:,}", "")
+    for reason, number in report.dropped.most_common():
+        table.add_row(f"dropped: no {reason}", f"{number:,}", ", ".join(report.examples[reason]))
+    for name, counter in report.counts.items():
+        for value, number in sorted(counter.items()):
+            if value and len(counter) <= 8:
+                table.add_row(f"{name} = {value}", f"{number:,}", "")
+    return table
+
+
+def _verified(record: dict[str, Any], *, show_tests: int | None, allow_unisolated: bool) -> Example:
+    example = code.mbpp(record, show_tests=show_tests)
+    for _, result in code.verify([example], allow_unisolated=allow_unisolated):
+        raise code.MalformedRecordError("a reference solution that passes its tests", result.detail, record=example.id)
+    return example
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InvalidArgumentError("option", expected="numbers, with commas between them", got=text) from None
+
+
+def _json(path: Path, option: str) -> dict[str, Any]:
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file; name the release's file with {option}")
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise DataError("JSON", str(error), file=str(path)) from error
