@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -129,16 +130,39 @@ class References:
             DataError: A row whose gold is empty: no completion could ever be right there.
         """
         if isinstance(references, References):
+            if rows is not None and len(references) != rows:
+                raise _wrong_length(len(references), rows)
             return references
         if isinstance(references, (str, bytes, Mapping)) or not hasattr(references, "__len__"):
             raise InvalidArgumentError("references", expected="one entry per completion", got=references)
         if gold_kind not in (None, "aliases", "set"):
             raise InvalidArgumentError("gold_kind", expected="'aliases' or 'set'", got=gold_kind)
         if rows is not None and len(references) != rows:
-            raise InvalidArgumentError(
-                "references", expected=f"{rows} entries, one per completion", got=f"{len(references)} entries"
-            )
-        return cls(tuple(_golds(entry, gold_kind, row) for row, entry in enumerate(references)))
+            raise _wrong_length(len(references), rows)
+        nested = None if gold_kind == "aliases" else _nested(references)
+        return cls(nested or tuple(_golds(entry, gold_kind, row) for row, entry in enumerate(references)))
+
+
+def _wrong_length(found: int, rows: int) -> InvalidArgumentError:
+    return InvalidArgumentError("references", expected=f"{rows} entries, one per completion", got=f"{found} entries")
+
+
+def _nested(references: Sequence[Any]) -> tuple[tuple[tuple[str, ...], ...], ...] | None:
+    """The golds of a batch of lists of lists of strings without a Python step per gold; ``None`` for anything else.
+
+    Whatever is amiss is left for the row-by-row reading, which says in which row.
+    """
+    if not set(map(type, references)) <= {list, tuple}:
+        return None
+    if not set(map(type, chain.from_iterable(references))) <= {list, tuple}:
+        return None
+    golds = tuple([tuple(map(tuple, row)) for row in references])
+    flat = list(chain.from_iterable(golds))
+    try:
+        filled = all(golds) and all(flat) and all(map(str.strip, chain.from_iterable(flat)))
+    except TypeError:  # an alias that is no string
+        return None
+    return golds if filled else None
 
 
 def _golds(entry: Any, gold_kind: GoldKind | None, row: int) -> tuple[tuple[str, ...], ...]:

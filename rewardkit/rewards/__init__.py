@@ -1,10 +1,30 @@
 """The rewards, one short file each. Importing a file registers its reward.
 
 >>> from rewardkit import rewards
->>> rewards.available()[:0]
-()
+>>> "rlcr" in rewards.available()
+True
 """
 
 from rewardkit.rewards.base import Reward, available, get, register, reward_class
+from rewardkit.rewards.hypotheses_backoff import HypothesesBackoff
+from rewardkit.rewards.hypotheses_brier import HypothesesBrier
+from rewardkit.rewards.hypotheses_log import HypothesesLog
+from rewardkit.rewards.multi_rlcr import MultiRLCR
+from rewardkit.rewards.multi_rlvr import MultiRLVR
+from rewardkit.rewards.rlcr import RLCR
+from rewardkit.rewards.rlvr import RLVR
 
-__all__ = ["Reward", "available", "get", "register", "reward_class"]
+__all__ = [
+    "RLCR",
+    "RLVR",
+    "HypothesesBackoff",
+    "HypothesesBrier",
+    "HypothesesLog",
+    "MultiRLCR",
+    "MultiRLVR",
+    "Reward",
+    "available",
+    "get",
+    "register",
+    "reward_class",
+]
