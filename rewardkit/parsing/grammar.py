@@ -158,10 +158,16 @@ def _literals(form: Format, tags: tuple[tuple[str, str | tuple[str, str]], ...])
 def _literal(part: Part, tag: str | tuple[str, str]) -> Literals:
     number = "{i}" if part.numbered else ""
     pair = (f"<{tag}{number}>", f"</{tag}{number}>") if isinstance(tag, str) else tuple(tag)
-    if len(pair) != 2 or not all(isinstance(text, str) and text.count("{i}") == part.numbered for text in pair):
-        wanted = "a name, or a pair of literal strings" + (" with {i} once, for the number" if part.numbered else "")
+    if len(pair) != 2 or not all(isinstance(text, str) and _fits(text, part.numbered) for text in pair):
+        wanted = "a name, or a pair of literal strings" + (", each with {i} for the number" if part.numbered else "")
         raise InvalidArgumentError(f"tags[{part.name!r}]", expected=wanted, got=tag)
     return Literals(part, *pair)
+
+
+def _fits(text: str, numbered: bool) -> bool:
+    """Whether a literal can be told from what stands around it: a text before the number, no digit right after it."""
+    before, number, after = text.partition("{i}")
+    return bool(before) and bool(number) == numbered and "{i}" not in after and not after[:1].isdecimal()
 
 
 def program(form: Format, tags: TagNames | None = None):

@@ -9,10 +9,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from rewardkit import _kernels
 from rewardkit.errors import InvalidArgumentError
 from rewardkit.parsing import grammar
 from rewardkit.parsing.grammar import MAX_ANSWERS, Format, TagNames, get_format
-from rewardkit.reference import parse_completions, parse_spans
 from rewardkit.types import Forecast
 
 Mode = Literal["strict", "lenient", "rlcr"]
@@ -166,7 +166,7 @@ def parse(
         special_tokens=special_tokens,
         threads=threads,
     )
-    forecast = Forecast(*parse_completions(texts, grammar.program(form, tags), **options))
+    forecast = Forecast(*_kernels.kernel("parse_completions")(texts, grammar.program(form, tags), **options))
     if mode == "lenient":
         _unescape_answers(forecast)
     if truncated is not None:
@@ -218,7 +218,7 @@ def spans(
         special_tokens=special_tokens,
         threads=threads,
     )
-    found = parse_spans(texts, grammar.program(form, tags), **options)
+    found = _kernels.kernel("parse_spans")(texts, grammar.program(form, tags), **options)
     count = options["max_answers"]
     numbers = range(1, count + 1) if form.many else (0,)
     names = [("think", 0), ("analysis", 0), ("other", 0)]

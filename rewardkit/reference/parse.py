@@ -344,6 +344,8 @@ def _collect(text: str, tokens: list[_Token], tags, mode: str, max_answers: int,
     if ("analysis", 0) in blocks:
         reading.pieces["analysis", 0] = blocks["analysis", 0]
         reading.analysis = _trim(text, *blocks["analysis", 0][:2])
+    if ("other", 0) in blocks:
+        reading.pieces["other", 0] = blocks["other", 0]
     if not reading.answers:
         raise _Ill(lost)
     if any(role == "other" for role, _, _ in tags):
@@ -351,8 +353,6 @@ def _collect(text: str, tokens: list[_Token], tags, mode: str, max_answers: int,
         other = blocks.get(("other", 0))
         weight = read(text[slice(*_trim(text, *other[:2]))]) if other else None
         reading.other = max(0.0, 1.0 - listed) if weight is None else weight
-        if other:
-            reading.pieces["other", 0] = other
 
 
 def _weights(on_bad_sum: str, sum_tol: float, reading: _Reading) -> None:
