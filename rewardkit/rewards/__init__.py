@@ -6,6 +6,8 @@ True
 """
 
 from rewardkit.rewards.base import Reward, available, get, register, reward_class
+from rewardkit.rewards.compose import Compose, compose
+from rewardkit.rewards.format import FormatReward
 from rewardkit.rewards.hypotheses_backoff import HypothesesBackoff
 from rewardkit.rewards.hypotheses_brier import HypothesesBrier
 from rewardkit.rewards.hypotheses_log import HypothesesLog
@@ -17,6 +19,8 @@ from rewardkit.rewards.rlvr import RLVR
 __all__ = [
     "RLCR",
     "RLVR",
+    "Compose",
+    "FormatReward",
     "HypothesesBackoff",
     "HypothesesBrier",
     "HypothesesLog",
@@ -24,6 +28,7 @@ __all__ = [
     "MultiRLVR",
     "Reward",
     "available",
+    "compose",
     "get",
     "register",
     "reward_class",

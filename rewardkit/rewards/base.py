@@ -5,12 +5,13 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from rewardkit.errors import InvalidArgumentError, UnknownNameError
 from rewardkit.types import RewardBatch
 
 _REGISTRY: dict[str, type[Reward]] = {}
+R = TypeVar("R", bound="Reward")
 
 
 class Reward(abc.ABC):
@@ -75,7 +76,7 @@ class Reward(abc.ABC):
         """
 
 
-def register(cls: type[Reward]) -> type[Reward]:
+def register(cls: type[R]) -> type[R]:
     """Class decorator: makes a reward available to :func:`get` by its ``name``.
 
     Raises:

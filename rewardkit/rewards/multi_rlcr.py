@@ -129,6 +129,10 @@ class MultiRLCR(MultiReward):
             return replace(judged, forecast=reject(judged.forecast, over, "confidences_over_one"))
         return replace(judged, forecast=rescale_to_one(judged.forecast, over))
 
+    def judgement_key(self) -> tuple[Any, ...]:
+        """See :meth:`TextReward.judgement_key`."""
+        return (*super().judgement_key(), self.exclusive)
+
     def score(
         self, forecast: Forecast, outcome: Outcome, columns: Mapping[str, Any]
     ) -> tuple[Float64, Mapping[str, Any]]:

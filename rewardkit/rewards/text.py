@@ -128,6 +128,20 @@ class TextReward(Reward):
     ) -> tuple[Float64, Mapping[str, Any]]:
         """The reward's own lines: values ``[B]`` as if every row were well-formed, and its components."""
 
+    def judgement_key(self) -> tuple[Any, ...]:
+        """Equal for rewards that :meth:`judge` in the same way, so that a composed reward reads and matches once."""
+        return (
+            type(self).judge,
+            self.format,
+            self.mode,
+            self.matcher,
+            self.match_mode,
+            self.on_duplicate,
+            self.exclusive_answers,
+            self.crediting(),
+            repr(sorted(self.reading().items(), key=str)),
+        )
+
     def reading(self) -> dict[str, Any]:
         """The options of :func:`rewardkit.parsing.parse`."""
         return {"think": self.think, **self.parse_options}
