@@ -118,7 +118,7 @@ def _json_list(stream: TextIO, path: Path) -> Iterator[Record]:
             at += 1
         if at < len(buffer) and buffer[at] == "]":
             return
-        found, fault = None, "the end of the file"
+        found, end, fault = None, 0, "the end of the file"
         if at < len(buffer):
             try:
                 found, end = decode(buffer, at)

@@ -18,12 +18,12 @@ Gold = str | list[str] | list[list[str]]
 class MalformedRecordError(DataError):
     """A record that a builder cannot use; builders count and drop it, or keep it flagged, but never silently."""
 
-    def __init__(self, reason: str, found: str, *, record: str | None = None):
+    def __init__(self, reason: str, found: str, record: str | None = None):
         self.reason, self.record = reason, record
         super().__init__(reason, found)
 
-    def __reduce__(self):
-        return type(self), (self.reason, self.found), {"record": self.record}
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.reason, self.found, self.record)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ one float per completion.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -96,20 +96,20 @@ class RewardFunction:
         kept = [row for row, gold in enumerate(golds) if gold is not None]
         if len(kept) == rows:
             batch = self._score(completions, golds, prompts, columns)
-            values: list[float] = batch.values.tolist()
+            values: list[Any] = batch.values.tolist()
         else:
             if self.missing == "raise":
                 row = next(row for row, gold in enumerate(golds) if gold is None)
                 raise DataError("an answer", "None", column=self.answer_column, row=row)
             if not kept:
-                return [None] * rows  # type: ignore[list-item]
+                return cast(list[float], [None] * rows)
             if self.reward.needs_group:
                 raise DataError(
                     "an answer in every row: a reward of a group cannot skip rows", "None", column=self.answer_column
                 )
             own = {key: [value[row] for row in kept] for key, value in columns.items() if _is_column(value, rows)}
             batch = self._score([completions[row] for row in kept], [golds[row] for row in kept], None, own)
-            values = [None] * rows  # type: ignore[list-item]
+            values = [None] * rows
             for row, value in zip(kept, batch.values.tolist(), strict=True):
                 values[row] = value
         if log_metric is not None:
@@ -139,7 +139,7 @@ class RewardFunction:
             passed[wanted] = columns[source]
         if self.reward.needs_group:
             passed["group_ids"] = self._group_ids(prompts, rows)
-        return self.reward(completions=completions, references=self._references(golds, columns), **passed)
+        return self.reward(completions=completions, references=self._references(golds, columns).golds, **passed)
 
     def _golds(self, columns: Mapping[str, Any], rows: int) -> list[Any]:
         if self.answer_column not in columns:
@@ -153,9 +153,9 @@ class RewardFunction:
         return list(golds)
 
     def _references(self, golds: Sequence[Any], columns: Mapping[str, Any]) -> References:
-        kinds = columns.get("gold_kind")
-        if self.gold_kind is not None or not _is_column(kinds, len(golds)):
-            kinds = [self.gold_kind] * len(golds)
+        given = columns.get("gold_kind")
+        use_column = self.gold_kind is None and _is_column(given, len(golds))
+        kinds: Any = given if use_column else [self.gold_kind] * len(golds)
         read = []
         for row, (gold, kind) in enumerate(zip(golds, kinds, strict=True)):
             try:
