@@ -22,7 +22,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from rewardkit.errors import DataError, UnknownNameError
+from rewardkit.errors import DataError, InvalidArgumentError, UnknownNameError
+from rewardkit.parsing import completion_texts
 from rewardkit.types import Bool, Float64
 
 PathLike = str | os.PathLike[str]
@@ -86,10 +87,10 @@ class Batch:
             return values
         result = []
         for index, value in enumerate(values):
-            text = _chat_text(value)
-            if text is None:
-                raise self.bad(name, index, "a string, or a chat whose last message has a string 'content'")
-            result.append(text)
+            try:
+                result += completion_texts([value])
+            except InvalidArgumentError:
+                raise self.bad(name, index, "a string or a chat [{'role': …, 'content': …}, …]") from None
         return result
 
     def numbers(self, name: str, *, low: float = -math.inf, high: float = math.inf, optional: bool = False) -> Float64:
@@ -441,15 +442,6 @@ def _parquet(path: Path) -> Iterator[Any]:
         raise DataError("a Parquet file", str(error).split("\n")[0], file=str(path)) from error
     with parquet:
         yield parquet
-
-
-def _chat_text(value: Any) -> str | None:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, Sequence) and value and isinstance(value[-1], Mapping):
-        content = value[-1].get("content")
-        return content if isinstance(content, str) else None
-    return None
 
 
 def _plain(value: Any) -> Any:

@@ -1,28 +1,106 @@
 """Offline evaluation: how right and how calibrated a model is.
 
-Every metric takes one-dimensional arrays by keyword and returns a :class:`Metric`: a float that also carries the number of
-items, the number of invalid ones and all settings.
+Every metric takes arrays by keyword and returns a :class:`Metric`: a float that also carries the number of items, the number
+of invalid ones and all settings.
 """
 
 from rewardkit.metrics.calibration import (
     Histogram,
+    Murphy,
+    Reliability,
     bin_thresholds,
     brier_loss,
     calibration_histogram,
     ece,
+    ece_debiased,
     ece_null,
+    ece_signed,
+    grouped_calibration,
+    mce,
+    murphy,
+    reliability,
+    wilson_interval,
 )
-from rewardkit.metrics.discrimination import auroc
+from rewardkit.metrics.discrimination import RiskCoverage, auroc, risk_coverage
+from rewardkit.metrics.hypotheses import (
+    event_ece,
+    nll,
+    other_ece,
+    p_gold,
+    p_gold_backoff_ece,
+    p_gold_ece,
+    p_gold_gap,
+    top1_ece,
+)
+from rewardkit.metrics.resampling import Interval, bootstrap, paired_bootstrap
 from rewardkit.metrics.result import Metric, Null
+from rewardkit.metrics.sets import (
+    average_tokens,
+    code_classes,
+    confidence_mass,
+    correct_at,
+    coverage,
+    pass_at_1,
+    pass_at_k,
+    pooled_brier,
+    pooled_ece,
+    precision,
+    recall,
+    set_accuracy,
+    set_brier,
+    set_confidence,
+    set_ece,
+    uniqueness,
+)
+from rewardkit.metrics.smooth import smece
 
 __all__ = [
     "Histogram",
+    "Interval",
     "Metric",
+    "Murphy",
     "Null",
+    "Reliability",
+    "RiskCoverage",
     "auroc",
+    "average_tokens",
     "bin_thresholds",
+    "bootstrap",
     "brier_loss",
     "calibration_histogram",
+    "code_classes",
+    "confidence_mass",
+    "correct_at",
+    "coverage",
     "ece",
+    "ece_debiased",
     "ece_null",
+    "ece_signed",
+    "event_ece",
+    "grouped_calibration",
+    "mce",
+    "murphy",
+    "nll",
+    "other_ece",
+    "p_gold",
+    "p_gold_backoff_ece",
+    "p_gold_ece",
+    "p_gold_gap",
+    "paired_bootstrap",
+    "pass_at_1",
+    "pass_at_k",
+    "pooled_brier",
+    "pooled_ece",
+    "precision",
+    "recall",
+    "reliability",
+    "risk_coverage",
+    "set_accuracy",
+    "set_brier",
+    "set_confidence",
+    "set_ece",
+    "smece",
+    "top1_ece",
+    "uniqueness",
+    "wilson_interval",
 ]

@@ -19,6 +19,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from statistics import NormalDist
 from typing import Any, Literal
 
 import numpy as np
@@ -124,13 +125,15 @@ def calibration_histogram(
     Raises:
         InvalidArgumentError: A bad shape or setting, or a NaN.
     """
-    q = inputs.scores("confidence", confidence)
+    q = inputs.numbers("confidence", confidence)
     y = inputs.labels("correct", correct, like=q)
     thresholds, edges, settings = _thresholds(q, bins, scheme, edge)
     names, index = (None, None) if groups is None else inputs.group_ids("groups", groups, like=q)
     n_groups = 1 if names is None else max(1, len(names))
     bits = fraction_bits(len(q))
     counts, squared, invalid = _kernels.kernel("calibration_histogram")(q, y, thresholds, index, n_groups, bits)
+    if invalid.any():  # the kernel counts NaN among them
+        inputs.refuse_nan("confidence", q)
     return Histogram(
         edges=edges,
         count=counts[:, :, 0],
@@ -246,6 +249,275 @@ def ece_null(
     return _null(confidence, observed, bins=bins, scheme=scheme, edge=edge, norm=norm, draws=draws, seed=seed)
 
 
+def mce(
+    *,
+    confidence: Any,
+    correct: Any,
+    bins: int | Sequence[float] = 10,
+    scheme: Scheme = "width",
+    edge: Edge = "left",
+) -> Metric:
+    """Maximum calibration error: the largest gap of any bin that is not empty; smaller is better.
+
+    Args:
+        confidence: ``[N]`` in [0, 1].
+        correct: bool ``[N]``.
+        bins: As for :func:`ece`.
+        scheme: As for :func:`ece`.
+        edge: As for :func:`ece`.
+
+    Returns:
+        In [0, 1]; NaN for empty input. Governed by the smallest bin: read it beside the counts of :func:`reliability`.
+
+    Raises:
+        InvalidArgumentError: A bad shape or setting, or a NaN.
+    """
+    found = calibration_histogram(confidence, correct, bins, scheme=scheme, edge=edge)
+    gaps = np.abs(_divide(found.gap[0], found.count[0]))
+    value = float(np.nanmax(gaps)) if found.n[0] else math.nan
+    return _metric("mce", value, found)
+
+
+def ece_signed(*, confidence: Any, correct: Any) -> Metric:
+    """Mean confidence minus accuracy: positive where overconfident, negative where underconfident.
+
+    Args:
+        confidence: ``[N]`` in [0, 1].
+        correct: bool ``[N]``.
+
+    Returns:
+        In [-1, 1], whatever the bins (they cancel); NaN for empty input. ``abs`` of it never exceeds the ECE.
+
+    Raises:
+        InvalidArgumentError: A bad shape, or a NaN.
+    """
+    found = calibration_histogram(confidence, correct, 1)
+    return _metric("ece_signed", float(_divide(found.gap.sum(), found.n.sum())), found)
+
+
+def ece_debiased(
+    *,
+    confidence: Any,
+    correct: Any,
+    bins: int | Sequence[float] = 10,
+    scheme: Scheme = "width",
+    edge: Edge = "left",
+) -> Metric:
+    r"""The *squared* calibration error (norm 2, no root) without the upward bias of binning.
+
+    .. math:: \sum_b \frac{n_b}{n} \left[(\bar y_b - \bar c_b)^2 - \frac{\bar y_b (1 - \bar y_b)}{n_b - 1}\right]
+
+    Args:
+        confidence: ``[N]`` in [0, 1].
+        correct: bool ``[N]``.
+        bins: As for :func:`ece`; bins with a single answer take no part.
+        scheme: As for :func:`ece`.
+        edge: As for :func:`ece`.
+
+    Returns:
+        About 0 at calibration, and below 0 about as often as above; NaN where no bin holds two answers.
+
+    Raises:
+        InvalidArgumentError: A bad shape or setting, or a NaN.
+
+    Source:
+        Kumar, Liang and Ma 2019 (arXiv:1909.10155).
+    """
+    found = calibration_histogram(confidence, correct, bins, scheme=scheme, edge=edge)
+    count = found.count[0]
+    full = count >= 2
+    if not full.any():
+        reason = "no bin holds two answers"
+        n, invalid = int(count.sum()), int(found.invalid[0])
+        return Metric(math.nan, name="ece_debiased", n=n, invalid=invalid, settings=found.settings, undefined=reason)
+    n, accuracy, gap = count[full], found.accuracy[0][full], found.gap[0][full]
+    terms = (gap / n) ** 2 - accuracy * (1 - accuracy) / (n - 1)
+    return _metric("ece_debiased", float((n * terms).sum() / count.sum()), found)
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """A reliability diagram as numbers: per bin, how confident and how right.
+
+    Attributes:
+        lower: float64 ``[bins]``, the bin's lower edge.
+        upper: float64 ``[bins]``, the bin's upper edge.
+        count: int64 ``[bins]``; empty bins are included.
+        mean_confidence: float64 ``[bins]``; NaN in empty bins.
+        accuracy: float64 ``[bins]``; NaN in empty bins.
+        low: float64 ``[bins]``, lower end of the accuracy's Wilson interval; NaN in empty bins.
+        high: float64 ``[bins]``, upper end.
+        level: Of the intervals.
+        ece: The ECE over the same bins.
+    """
+
+    lower: Float64
+    upper: Float64
+    count: Int64
+    mean_confidence: Float64
+    accuracy: Float64
+    low: Float64
+    high: Float64
+    level: float
+    ece: Metric
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One JSON-safe dictionary per bin that is not empty."""
+        names = ("lower", "upper", "count", "mean_confidence", "accuracy", "low", "high")
+        columns = [getattr(self, name).tolist() for name in names]
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True) if row[2]]
+
+
+def reliability(
+    *,
+    confidence: Any,
+    correct: Any,
+    bins: int | Sequence[float] = 10,
+    scheme: Scheme = "width",
+    edge: Edge = "left",
+    level: float = 0.95,
+) -> Reliability:
+    """Per bin: count, mean confidence (not the bin's middle), accuracy and its Wilson interval.
+
+    Args:
+        confidence: ``[N]`` in [0, 1].
+        correct: bool ``[N]``.
+        bins: As for :func:`ece`.
+        scheme: As for :func:`ece`.
+        edge: As for :func:`ece`.
+        level: Of the intervals, in (0, 1).
+
+    Raises:
+        InvalidArgumentError: A bad shape or setting, or a NaN.
+
+    Source:
+        DeGroot and Fienberg 1983; the intervals, Wilson 1927.
+    """
+    if not isinstance(level, (int, float)) or not 0 < level < 1:
+        raise InvalidArgumentError("level", expected="a number in (0, 1)", got=level)
+    found = calibration_histogram(confidence, correct, bins, scheme=scheme, edge=edge)
+    settings: dict[str, Any] = {"bins": bins, "scheme": scheme, "edge": edge, "norm": 1}
+    value = found.ece()[0]
+    null = partial(_null, confidence, float(value), **settings, draws=1000, seed=0)
+    low, high = wilson_interval(found.correct[0], found.count[0], level)
+    return Reliability(
+        lower=found.edges[:-1],
+        upper=found.edges[1:],
+        count=found.count[0],
+        mean_confidence=found.mean_confidence[0],
+        accuracy=found.accuracy[0],
+        low=low,
+        high=high,
+        level=level,
+        ece=_metric("ece", value, found, {"norm": 1}, null=null),
+    )
+
+
+def wilson_interval(successes: Any, trials: Any, level: float = 0.95) -> tuple[Float64, Float64]:
+    """Wilson's score interval of a proportion: lower and upper end, float64; NaN without trials.
+
+    Args:
+        successes: Any shape.
+        trials: The same shape.
+        level: In (0, 1).
+    """
+    z = NormalDist().inv_cdf(0.5 + level / 2)
+    n = np.asarray(trials, np.float64)
+    p = _divide(successes, n)
+    spread = z * np.sqrt(_divide(p * (1 - p), n) + _divide(z * z, 4 * n * n))
+    middle, scale = p + _divide(z * z, 2 * n), 1 + _divide(z * z, n)
+    # Without clipping, rounding puts the ends at 0 of n and n of n a hair outside.
+    return np.clip((middle - spread) / scale, 0, 1), np.clip((middle + spread) / scale, 0, 1)
+
+
+@dataclass(frozen=True)
+class Murphy:
+    """The Brier loss taken apart: ``brier = reliability - resolution + uncertainty``, exactly.
+
+    Attributes:
+        brier: The Brier loss.
+        reliability: Squared distance of each stated value from the accuracy at it; smaller is better, 0 is calibrated.
+        resolution: Squared distance of these accuracies from the overall accuracy; larger is better.
+        uncertainty: Variance of the outcomes; nothing the forecaster could change.
+        n: Answers.
+        values: Distinct confidences.
+    """
+
+    brier: float
+    reliability: float
+    resolution: float
+    uncertainty: float
+    n: int
+    values: int
+
+
+def murphy(*, confidence: Any, correct: Any) -> Murphy:
+    """Murphy's decomposition over the distinct confidences.
+
+    Args:
+        confidence: ``[N]`` in [0, 1]; values outside take no part.
+        correct: bool ``[N]``.
+
+    Raises:
+        InvalidArgumentError: A bad shape, or a NaN.
+
+    Source:
+        Murphy 1973.
+    """
+    q = inputs.scores("confidence", confidence).astype(np.float64)
+    y = inputs.labels("correct", correct, like=q)
+    valid = (q >= 0) & (q <= 1)
+    q, y = q[valid], y[valid]
+    if not len(q):
+        return Murphy(math.nan, math.nan, math.nan, math.nan, 0, 0)
+    value, index, count = np.unique(q, return_inverse=True, return_counts=True)
+    accuracy = np.bincount(index, weights=y) / count
+    base = float(y.mean())
+    return Murphy(
+        brier=float(np.mean((q - y) ** 2)),
+        reliability=float(np.sum(count * (value - accuracy) ** 2) / len(q)),
+        resolution=float(np.sum(count * (accuracy - base) ** 2) / len(q)),
+        uncertainty=base * (1 - base),
+        n=len(q),
+        values=len(value),
+    )
+
+
+def grouped_calibration(
+    *,
+    confidence: Any,
+    correct: Any,
+    offsets: Any,
+    bins: int | Sequence[float] = 10,
+    edge: Edge = "left",
+) -> tuple[Float64, Float64, Int64, Int64]:
+    """ECE and Brier loss of each of many consecutive segments (groups of rollouts), in one pass.
+
+    Args:
+        confidence: ``[N]`` in [0, 1].
+        correct: bool ``[N]``.
+        offsets: int64 ``[S + 1]`` from 0 to N, ascending: segment s is ``[offsets[s], offsets[s + 1])``.
+        bins: As for :func:`ece`, of equal width.
+        edge: As for :func:`ece`.
+
+    Returns:
+        ``ece``, ``brier`` float64 ``[S]``, NaN for a segment without a valid confidence; ``n``, ``invalid`` int64 ``[S]``.
+
+    Raises:
+        InvalidArgumentError: A bad shape or setting, or a NaN.
+    """
+    q = inputs.numbers("confidence", confidence)
+    y = inputs.labels("correct", correct, like=q)
+    at = np.ascontiguousarray(offsets, dtype=np.int64)
+    if at.ndim != 1 or len(at) < 1 or at[0] != 0 or at[-1] != len(q) or (np.diff(at) < 0).any():
+        raise InvalidArgumentError("offsets", expected=f"ascending from 0 to {len(q)}", got=at)
+    thresholds, _, _ = _thresholds(q, bins, "width", edge)
+    result = _kernels.kernel("segmented_calibration")(q, y, at, thresholds, fraction_bits(len(q)))
+    if result[3].any():
+        inputs.refuse_nan("confidence", q)
+    return result
+
+
 def bin_thresholds(bins: int, *, edge: Edge = "left", dtype: npt.DTypeLike = np.float64) -> Floating:
     """The values from which on a confidence lies in bin 1, 2, …: ``[bins - 1]``, ascending, of the asked dtype.
 
@@ -343,7 +615,7 @@ def _null(
     value = value.astype(np.float64)
     starts = np.flatnonzero(np.concatenate([[True], which[1:] != which[:-1]]))
     size = np.add.reduceat(count, starts)
-    rng = np.random.default_rng(seed)
+    rng = inputs.generator(seed, "ece_null")
     results = np.empty(draws)
     if len(value) * draws > _EXACT_NULL_DRAWS:
         spread = np.sqrt(np.add.reduceat(count * value * (1 - value), starts))

@@ -19,6 +19,29 @@ def scores(name: str, value: Any) -> Floating:
     Raises:
         InvalidArgumentError: It is not one, or holds a NaN.
     """
+    array = numbers(name, value)
+    # One pass: a sum is NaN when any part of it is (and for +inf with -inf, which the exact test tells apart).
+    if np.isnan(np.sum(array)):
+        refuse_nan(name, array)
+    return array
+
+
+def refuse_nan(name: str, array: Floating) -> None:
+    """Raises InvalidArgumentError where an array holds a NaN."""
+    bad = np.isnan(array)
+    if bad.any():
+        where = int(np.flatnonzero(bad)[0])
+        raise InvalidArgumentError(
+            name, expected="no NaN (drop or impute missing ones on purpose)", got=f"NaN at [{where}]"
+        )
+
+
+def numbers(name: str, value: Any) -> Floating:
+    """A one-dimensional array of numbers, float32 or float64, dense; NaN is let through.
+
+    Raises:
+        InvalidArgumentError: It is not one.
+    """
     array = _array(name, value, "numbers")
     if array.dtype == np.float16:
         array = array.astype(np.float32)
@@ -26,12 +49,6 @@ def scores(name: str, value: Any) -> Floating:
         array = array.astype(np.float64)
     if array.dtype not in (np.float32, np.float64):
         raise InvalidArgumentError(name, expected="numbers", got=f"an array of {array.dtype}")
-    # One pass: a sum is NaN when any part of it is (and for +inf with -inf, which the exact test tells apart).
-    if np.isnan(np.sum(array)) and np.isnan(array).any():
-        where = int(np.flatnonzero(np.isnan(array))[0])
-        raise InvalidArgumentError(
-            name, expected="no NaN (drop or impute missing ones on purpose)", got=f"NaN at [{where}]"
-        )
     return np.ascontiguousarray(array)
 
 
@@ -94,6 +111,13 @@ def choice(name: str, value: Any, known: tuple[Any, ...]) -> Any:
     if not any(value is option or (type(value) is type(option) and value == option) for option in known):
         raise InvalidArgumentError(name, expected=f"one of {', '.join(map(repr, known))}", got=value)
     return value
+
+
+def generator(seed: int, purpose: str) -> np.random.Generator:
+    """Random numbers of a purpose: never the ones that a caller's ``default_rng(seed)`` made the data from."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise InvalidArgumentError("seed", expected="a whole number >= 0", got=seed)
+    return np.random.default_rng([int(seed), *purpose.encode()])
 
 
 def _array(name: str, value: Any, what: str) -> npt.NDArray[Any]:

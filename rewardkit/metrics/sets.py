@@ -1,0 +1,474 @@
+"""Metrics of answer sets: one completion, or one prompt, with several answers.
+
+Shapes: ``[B, K]`` arrays hold one row per set and one column per answer slot; ``mask`` says which slots hold an answer
+(all, by default). A set without any answer is wrong, and stays in every denominator.
+
+Pooled and set metrics of sets from one generation and of sets put together from independent samples measure different things:
+say which with ``set_construction``, and comparisons between the two are refused.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from rewardkit.errors import InvalidArgumentError
+from rewardkit.metrics import calibration, inputs
+from rewardkit.metrics.result import Metric
+from rewardkit.types import Bool, Float64
+
+SetConstruction = Literal["single_gen", "independent_samples"]
+Select = Literal["first", "max_conf", "random"]
+SET_CONSTRUCTIONS = ("single_gen", "independent_samples", None)
+
+
+def set_accuracy(*, correct: Any, mask: Any = None) -> Metric:
+    """Share of sets with at least one right answer.
+
+    Args:
+        correct: bool ``[B, K]``.
+        mask: bool ``[B, K]``.
+
+    Raises:
+        InvalidArgumentError: A bad shape.
+    """
+    right, _ = _correct(correct, mask)
+    return _mean("set_accuracy", right.any(axis=1))
+
+
+def coverage(*, found: Any) -> Metric:
+    """Mean number of distinct references that a set names.
+
+    Args:
+        found: bool ``[B, M]``, which references were named (:attr:`rewardkit.types.Outcome.found`).
+
+    Raises:
+        InvalidArgumentError: A bad shape.
+    """
+    return _mean("coverage", _matrix("found", found).sum(axis=1))
+
+
+def recall(*, found: Any, n_golds: Any) -> Metric:
+    """Mean share of a row's references that its set names.
+
+    Args:
+        found: bool ``[B, M]``.
+        n_golds: int ``[B]``, how many references each row has, at least 1.
+
+    Raises:
+        InvalidArgumentError: A bad shape, or a row without references.
+    """
+    named = _matrix("found", found)
+    golds = np.asarray(n_golds)
+    if golds.shape != named.shape[:1] or (golds < 1).any():
+        raise InvalidArgumentError("n_golds", expected=f"{len(named)} whole numbers >= 1", got=n_golds)
+    return _mean("recall", named.sum(axis=1) / golds)
+
+
+def precision(*, correct: Any, slots: int | None = None) -> Metric:
+    """Mean share of a set's slots that hold a right answer.
+
+    Args:
+        correct: bool ``[B, K]``.
+        slots: How many answers were asked for; ``None`` takes K. An answer that is missing counts as wrong.
+
+    Raises:
+        InvalidArgumentError: A bad shape, or fewer slots than answers.
+    """
+    right, _ = _correct(correct, None)
+    asked = _slot_count(slots, right.shape[1])
+    return _mean("precision", right.sum(axis=1) / asked, slots=asked)
+
+
+def pass_at_1(*, correct: Any, select: Select, confidence: Any = None, mask: Any = None) -> Metric:
+    """Accuracy of the one answer taken from each set.
+
+    Args:
+        correct: bool ``[B, K]``.
+        select: "first", "max_conf" (ties: the earlier one) or "random" (its expectation over the set's answers).
+        confidence: float ``[B, K]``, needed for "max_conf".
+        mask: bool ``[B, K]``.
+
+    Raises:
+        InvalidArgumentError: A bad shape, or ``confidence`` is missing.
+    """
+    inputs.choice("select", select, ("first", "max_conf", "random"))
+    right, present = _correct(correct, mask)
+    if select == "random":
+        return _mean("pass_at_1", right.sum(axis=1) / np.maximum(1, present.sum(axis=1)), select=select)
+    rank = np.zeros(right.shape)
+    if select == "max_conf":
+        rank = _confidence(confidence, right)
+    chosen = np.where(present, rank, -np.inf).argmax(axis=1) if right.shape[1] else np.zeros(len(right), int)
+    picked = right[np.arange(len(right)), chosen] if right.shape[1] else np.zeros(len(right), bool)
+    return _mean("pass_at_1", picked, select=select)
+
+
+def correct_at(*, correct: Any, confidence: Any = None, mask: Any = None) -> tuple[Float64, Float64]:
+    """Ranked by confidence (or in the order given): right answers among the first i, and whether there is any.
+
+    Args:
+        correct: bool ``[B, K]``.
+        confidence: float ``[B, K]`` to rank by, ties in the order given; ``None`` keeps the order.
+        mask: bool ``[B, K]``.
+
+    Returns:
+        ``num_correct@i`` and ``pass@i`` for i = 1 … K, float64 ``[K]`` each, means over sets.
+
+    Raises:
+        InvalidArgumentError: A bad shape.
+    """
+    right, present = _correct(correct, mask)
+    if confidence is not None:
+        order = np.argsort(-np.where(present, _confidence(confidence, right), -np.inf), axis=1, kind="stable")
+        right = np.take_along_axis(right, order, axis=1)
+    counts = np.cumsum(right, axis=1)
+    if not len(right):
+        return np.full(right.shape[1], math.nan), np.full(right.shape[1], math.nan)
+    return counts.mean(axis=0), (counts > 0).mean(axis=0)
+
+
+def pass_at_k(n: Any, c: Any, k: int) -> Any:
+    r"""Chance that at least one of k samples is right, without bias, from n samples of which c are right.
+
+    .. math:: 1 - \binom{n - c}{k} \Big/ \binom{n}{k}
+
+    Putting c/n into :math:`1 - (1 - p)^k` instead is biased: for p = .3, n = 10, k = 3 its mean is .614, not .657.
+
+    Args:
+        n: Samples; a number, or ``[prompts]``.
+        c: Right ones among them; the same shape.
+        k: At most the smallest n.
+
+    Returns:
+        A float for numbers, float64 ``[prompts]`` for arrays.
+
+    Raises:
+        InvalidArgumentError: k is larger than n, or c is not in [0, n].
+
+    Source:
+        Chen et al. 2021 (arXiv:2107.03374), eq. (1).
+    """
+    k = inputs.positive_integer("k", k)
+    samples, right = np.broadcast_arrays(np.asarray(n), np.asarray(c))
+    for name, array in (("n", samples), ("c", right)):
+        if array.dtype.kind not in "iu" and not (array.dtype.kind == "f" and (array == np.floor(array)).all()):
+            raise InvalidArgumentError(name, expected="whole numbers", got=array)
+    if samples.size and samples.min() < k:
+        raise InvalidArgumentError("k", expected=f"at most the number of samples, {samples.min()}", got=k)
+    if ((right < 0) | (right > samples)).any():
+        raise InvalidArgumentError("c", expected="0 to n right samples", got=c)
+    # The ratio of binomials as a product of k factors, each in [0, 1]: no overflow, and exactly 0 where n - c < k.
+    steps = np.arange(k)
+    factors = (samples[..., None] - right[..., None] - steps) / (samples[..., None] - steps)
+    result = 1.0 - np.clip(factors, 0.0, 1.0).prod(axis=-1)
+    return float(result) if result.ndim == 0 else result
+
+
+def uniqueness(classes: Any, *, slots: int | None = None) -> Metric:
+    """Mean number of different answers per set, as a share of the slots.
+
+    Args:
+        classes: int ``[B, K]`` equivalence classes, -1 where there is no answer
+            (:func:`rewardkit.matching.equivalence_classes` for text, :func:`code_classes` for programs).
+        slots: How many answers were asked for; ``None`` takes K.
+
+    Returns:
+        In [0, 1]; the mean number itself is ``settings["mean_distinct"]``.
+
+    Raises:
+        InvalidArgumentError: A bad shape.
+    """
+    ids = np.asarray(classes)
+    if ids.ndim != 2 or ids.dtype.kind not in "iu":
+        raise InvalidArgumentError("classes", expected="whole numbers [sets, slots]", got=classes)
+    asked = _slot_count(slots, ids.shape[1])
+    ordered = np.sort(ids, axis=1)
+    new = np.ones(ids.shape, bool)
+    new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    distinct = (new & (ordered >= 0)).sum(axis=1)
+    mean = float(distinct.mean()) if len(distinct) else math.nan
+    return _mean("uniqueness", distinct / asked, slots=asked, mean_distinct=mean)
+
+
+def code_classes(answers: Sequence[Sequence[str]]) -> npt.NDArray[np.int64]:
+    """Equivalence classes of Python programs: equal syntax trees are one class, whatever layout, comments and quotes.
+
+    Nothing is executed. A program that does not parse is compared as stripped text.
+
+    Args:
+        answers: ``[B][<=K]`` sources; a fence of three backticks around one is taken off.
+
+    Returns:
+        int64 ``[B, K]``: the index of the class's first member within the set, -1 where there is no answer.
+    """
+    width = max((len(row) for row in answers), default=0)
+    result = np.full((len(answers), width), -1, dtype=np.int64)
+    for b, row in enumerate(answers):
+        seen: dict[tuple[str, str], int] = {}
+        for k, source in enumerate(row):
+            result[b, k] = seen.setdefault(_code_key(source), k)
+    return result
+
+
+def set_brier(
+    *,
+    confidence: Any,
+    correct: Any,
+    mask: Any = None,
+    reduce: Literal["mean", "sum"] = "mean",
+    set_construction: SetConstruction | None = None,
+) -> Metric:
+    """Squared error of each slot, averaged (or summed) over a set's answers, then averaged over sets.
+
+    Args:
+        confidence: float ``[B, K]`` in [0, 1].
+        correct: bool ``[B, K]``.
+        mask: bool ``[B, K]``; sets without an answer take no part.
+        reduce: "mean", or "sum" as the released multi-answer code reports.
+        set_construction: How the sets came about.
+
+    Raises:
+        InvalidArgumentError: A bad shape, or a confidence that is NaN or outside [0, 1].
+    """
+    inputs.choice("reduce", reduce, ("mean", "sum"))
+    q, right, present = _slots(confidence, correct, mask)
+    error = np.where(present, (q - right) ** 2, 0.0).sum(axis=1)
+    filled = present.any(axis=1)
+    values = error[filled] / (present.sum(axis=1)[filled] if reduce == "mean" else 1)
+    return _mean("set_brier", values, reduce=reduce, **_construction(set_construction))
+
+
+def pooled_brier(
+    *, confidence: Any, correct: Any, mask: Any = None, set_construction: SetConstruction | None = None
+) -> Metric:
+    """Brier loss over all slots of all sets, flattened.
+
+    Args:
+        confidence: float ``[B, K]`` in [0, 1].
+        correct: bool ``[B, K]``.
+        mask: bool ``[B, K]``.
+        set_construction: How the sets came about.
+
+    Raises:
+        InvalidArgumentError: A bad shape, or a NaN.
+    """
+    q, right, present = _slots(confidence, correct, mask)
+    result = calibration.brier_loss(confidence=q[present], correct=right[present])
+    return _renamed(result, "pooled_brier", set_construction)
+
+
+def pooled_ece(
+    *, confidence: Any, correct: Any, mask: Any = None, set_construction: SetConstruction | None = None, **settings: Any
+) -> Metric:
+    """ECE over all slots of all sets, flattened.
+
+    Args:
+        confidence: float ``[B, K]`` in [0, 1].
+        correct: bool ``[B, K]``.
+        mask: bool ``[B, K]``.
+        set_construction: How the sets came about.
+        **settings: bins, scheme, edge, norm, seed, as for :func:`rewardkit.metrics.ece`.
+
+    Raises:
+        InvalidArgumentError: A bad shape or setting, or a NaN.
+    """
+    q, right, present = _slots(confidence, correct, mask)
+    result = calibration.ece(confidence=q[present], correct=right[present], **settings)
+    return _renamed(result, "pooled_ece", set_construction)
+
+
+def set_confidence(*, confidence: Any, mask: Any = None, exclusive: bool) -> Float64:
+    """The stated chance that a set holds a right answer, float64 ``[B]``.
+
+    Args:
+        confidence: float ``[B, K]`` in [0, 1].
+        mask: bool ``[B, K]``.
+        exclusive: Whether at most one answer can be right: then the chances add up, ``min(1, sum q)``. Otherwise slots
+            count as independent, ``1 - prod(1 - q)``.
+
+    Raises:
+        InvalidArgumentError: A bad shape, or a confidence that is NaN or outside [0, 1].
+    """
+    q, _, present = _slots(confidence, np.zeros(np.shape(confidence), bool), mask)
+    q = np.where(present, q, 0.0)
+    return np.minimum(1.0, q.sum(axis=1)) if exclusive else 1.0 - (1.0 - q).prod(axis=1)
+
+
+def set_ece(
+    *,
+    confidence: Any,
+    correct: Any,
+    mask: Any = None,
+    exclusive: bool,
+    set_construction: SetConstruction | None = None,
+    **settings: Any,
+) -> Metric:
+    """ECE of the stated chance that a set holds a right answer.
+
+    The two definitions are not interchangeable: the sum on tasks with several right answers is off by about .13, the
+    product on tasks with one by about .10, for a perfectly calibrated model. The product assumes independent slots: with
+    dependent ones it is a diagnostic only.
+
+    Args:
+        confidence: float ``[B, K]`` in [0, 1].
+        correct: bool ``[B, K]``.
+        mask: bool ``[B, K]``.
+        exclusive: Whether at most one answer can be right; see :func:`set_confidence`.
+        set_construction: How the sets came about.
+        **settings: bins, scheme, edge, norm, seed, as for :func:`rewardkit.metrics.ece`.
+
+    Returns:
+        In [0, 1]. With one slot, both definitions are the ordinary ECE.
+
+    Raises:
+        InvalidArgumentError: A bad shape or setting, or a confidence that is NaN or outside [0, 1].
+
+    Source:
+        Multi-answer RL, arXiv:2603.24844.
+    """
+    right, _ = _correct(correct, mask)
+    stated = set_confidence(confidence=confidence, mask=mask, exclusive=exclusive)
+    result = calibration.ece(confidence=stated, correct=right.any(axis=1), **settings)
+    return _renamed(result, "set_ece", set_construction, exclusive=exclusive)
+
+
+def confidence_mass(*, prompt: Sequence[Any], answer_class: Sequence[Any], confidence: Any) -> Metric:
+    """Per prompt, the mean confidence of each different answer, added up over these answers; then the mean over prompts.
+
+    On a task with a single right answer the stated chances of different answers should not add up to more than 1.
+
+    Args:
+        prompt: ``[N]`` which prompt each sample belongs to.
+        answer_class: ``[N]`` which answer it gives: equal values within a prompt are one answer.
+        confidence: ``[N]`` in [0, 1].
+
+    Returns:
+        At least 0; the share of prompts above 1 is ``settings["share_above_1"]``.
+
+    Raises:
+        InvalidArgumentError: A bad shape, or a confidence that is NaN or outside [0, 1].
+
+    Source:
+        RLCR, arXiv:2507.16806, the section on consistency between samples.
+    """
+    q = _unit("confidence", inputs.scores("confidence", confidence))
+    if not len(prompt) == len(answer_class) == len(q):
+        raise InvalidArgumentError("prompt", expected=f"{len(q)} values, one per confidence", got=f"{len(prompt)}")
+    totals: dict[Any, list[float]] = {}
+    for where, which, value in zip(prompt, answer_class, q.tolist(), strict=True):
+        cell = totals.setdefault((where, which), [0.0, 0.0])
+        cell[0] += value
+        cell[1] += 1
+    mass: dict[Any, float] = {}
+    for (where, _), (total, count) in totals.items():
+        mass[where] = mass.get(where, 0.0) + total / count
+    values = np.array(list(mass.values()))
+    above = float((values > 1 + 1e-9).mean()) if len(values) else math.nan
+    return _mean("confidence_mass", values, share_above_1=above)
+
+
+def average_tokens(*, tokens: Any, prompt: Any = None) -> Metric:
+    """Mean number of tokens spent per question: independent samples of one prompt add up.
+
+    Args:
+        tokens: ``[N]`` tokens of each completion.
+        prompt: ``[N]`` which prompt each belongs to; ``None`` counts every completion as a question of its own.
+
+    Raises:
+        InvalidArgumentError: A bad shape, or a negative count.
+    """
+    counts = inputs.scores("tokens", tokens).astype(np.float64)
+    if (counts < 0).any():
+        raise InvalidArgumentError("tokens", expected="counts >= 0", got=counts[counts < 0][0])
+    if prompt is None:
+        return _mean("average_tokens", counts)
+    _, index = inputs.group_ids("prompt", prompt, like=counts)
+    return _mean("average_tokens", np.bincount(index, weights=counts))
+
+
+def _slot_count(slots: int | None, width: int) -> int:
+    return max(1, width) if slots is None else inputs.positive_integer("slots", slots, low=max(1, width))
+
+
+def _correct(correct: Any, mask: Any) -> tuple[Bool, Bool]:
+    right = _matrix("correct", correct)
+    present = np.ones(right.shape, bool) if mask is None else _matrix("mask", mask)
+    if present.shape != right.shape:
+        raise InvalidArgumentError("mask", expected=f"shape {right.shape}", got=f"shape {present.shape}")
+    return right & present, present
+
+
+def _slots(confidence: Any, correct: Any, mask: Any) -> tuple[Float64, Bool, Bool]:
+    right, present = _correct(correct, mask)
+    q = _confidence(confidence, right)
+    _unit("confidence", q[present])
+    return q, right, present
+
+
+def _confidence(confidence: Any, like: Bool) -> Float64:
+    if confidence is None:
+        raise InvalidArgumentError("confidence", expected="stated confidences", got=None)
+    q = np.asarray(confidence, dtype=np.float64)
+    if q.shape != like.shape:
+        raise InvalidArgumentError("confidence", expected=f"shape {like.shape}", got=f"shape {q.shape}")
+    return q
+
+
+def _unit(name: str, array: Any) -> Any:
+    bad = ~((array >= 0) & (array <= 1))
+    if bad.any():
+        raise InvalidArgumentError(name, expected="numbers in [0, 1]", got=array[bad][0].item())
+    return array
+
+
+def _matrix(name: str, value: Any) -> Bool:
+    array = np.asarray(value)
+    if array.ndim != 2:
+        raise InvalidArgumentError(name, expected="a two-dimensional array of booleans", got=f"shape {array.shape}")
+    if array.dtype != np.bool_ and ((array != 0) & (array != 1)).any():
+        raise InvalidArgumentError(name, expected="booleans, or 0 and 1", got=array[(array != 0) & (array != 1)][0])
+    return array.astype(bool)
+
+
+def _mean(name: str, values: Any, **settings: Any) -> Metric:
+    values = np.asarray(values, np.float64)
+    value = float(values.mean()) if len(values) else math.nan
+    return Metric(value, name=name, n=len(values), settings=settings, undefined="" if len(values) else "no sets")
+
+
+def _construction(value: str | None) -> dict[str, Any]:
+    inputs.choice("set_construction", value, SET_CONSTRUCTIONS)
+    return {} if value is None else {"set_construction": value}
+
+
+def _renamed(result: Metric, name: str, set_construction: str | None, **settings: Any) -> Metric:
+    merged = {**result.settings, **settings, **_construction(set_construction)}
+    return Metric(
+        float(result),
+        name=name,
+        n=result.n,
+        invalid=result.invalid,
+        settings=merged,
+        undefined=result.undefined,
+        null=(lambda: result.null) if name.endswith("ece") else None,  # type: ignore[arg-type, return-value]
+    )
+
+
+def _code_key(source: str) -> tuple[str, str]:
+    text = source.strip()
+    lines = text.split("\n")
+    if len(lines) >= 2 and lines[0].startswith("```") and lines[-1].strip() == "```":
+        text = "\n".join(lines[1:-1])
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a model's program may hold escapes that Python warns of
+            return ("ast", ast.dump(ast.parse(text)))
+    except (SyntaxError, RecursionError, ValueError, MemoryError):
+        return ("text", text.strip())
