@@ -43,7 +43,7 @@ def test_values(row: Row, module: str) -> None:
         pytest.skip("the emulator is not built here (REWARDKIT_EMULATOR=ON)")
     if module == "_emu" and not hasattr(_kernels._module("_emu"), row.name):
         pytest.skip("this kernel has no CUDA form")
-    native, twin = _kernels._lookup(module, row.name), _kernels._lookup("reference", row.name)
+    native, twin = (row.adapt(_kernels._lookup(source, row.name)) for source in (module, "reference"))
 
     @settings(max_examples=row.max_examples, deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.data())
@@ -61,9 +61,9 @@ def test_values(row: Row, module: str) -> None:
 def test_errors(row: Row, call: tuple[tuple, dict]) -> None:
     args, kwargs = call
     with pytest.raises(Exception) as expected:  # noqa: PT011  (the twin says which)
-        _kernels._lookup("reference", row.name)(*args, **kwargs)
+        row.adapt(_kernels._lookup("reference", row.name))(*args, **kwargs)
     with pytest.raises(expected.type):
-        _kernels._lookup("_cpu", row.name)(*args, **kwargs)
+        row.adapt(_kernels._lookup("_cpu", row.name))(*args, **kwargs)
 
 
 def test_every_native_symbol_has_a_row() -> None:

@@ -23,9 +23,8 @@ def view(pointer: int, dtype: npt.DTypeLike, rows: int, columns: int = 1, row_st
     if rows == 0 or columns == 0:
         return np.empty((rows, columns), dtype=kind)
     low, high = min(0, (rows - 1) * stride), max(0, (rows - 1) * stride) + columns
-    flat = np.frombuffer(
-        (ctypes.c_char * ((high - low) * kind.itemsize)).from_address(pointer + low * kind.itemsize), dtype=kind
-    )
+    memory = (ctypes.c_char * ((high - low) * kind.itemsize)).from_address(pointer + low * kind.itemsize)
+    flat = np.frombuffer(memoryview(memory), dtype=kind)
     return np.lib.stride_tricks.as_strided(
         flat[-low:], shape=(rows, columns), strides=(stride * kind.itemsize, kind.itemsize)
     )
@@ -106,7 +105,8 @@ def token_logprobs(
         if pointer:
             out = view(pointer, np.float32, rows)[:, 0]
             out[:] = 0.0
-            out[keep] = values
+            with np.errstate(over="ignore"):
+                out[keep] = values
     return -1
 
 
@@ -185,7 +185,8 @@ def online_softmax_update(
     old_max[:] = new_max
     column = view(targets, np.int64, rows)[:, 0] - first_column
     here = (column >= 0) & (column < columns)
-    view(target_logit, np.float32, rows)[here, 0] = x[here, column[here]]
+    with np.errstate(over="ignore"):
+        view(target_logit, np.float32, rows)[here, 0] = x[here, column[here]]
 
 
 def span_reduce(
@@ -205,6 +206,8 @@ def span_reduce(
     Returns:
         -1, or the first span whose offsets decrease or leave ``[0, tokens]``; then nothing is written.
     """
+    if how not in ("mean_prob", "sum_log", "mean_log", "geo_mean", "prod"):
+        raise ValueError(f"how: expected mean_prob, sum_log, mean_log, geo_mean or prod, got {how}")
     bounds = view(offsets, np.int64, spans + 1)[:, 0]
     for i in range(spans):
         if not 0 <= bounds[i] <= bounds[i + 1] <= tokens:
@@ -220,12 +223,7 @@ def span_reduce(
 def _reduce(span: Float64, how: str) -> float:
     if how == "mean_prob":
         return float(np.exp(span).mean())
-    if how == "sum_log":
-        return float(span.sum())
-    if how == "mean_log":
-        return float(span.mean())
-    if how == "geo_mean":
-        return float(np.exp(span.mean()))
-    if how == "prod":
-        return float(np.exp(span.sum()))
-    raise ValueError(f"unknown span reduction {how!r}")
+    total = float(span.sum())
+    mean = total / len(span)
+    with np.errstate(under="ignore"):
+        return {"sum_log": total, "mean_log": mean, "geo_mean": float(np.exp(mean)), "prod": float(np.exp(total))}[how]

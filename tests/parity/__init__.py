@@ -24,6 +24,7 @@ class Row:
         rtol, atol: Tolerances of the comparison; 0 means equal to the bit.
         bad_calls: Calls that both must refuse, with an exception of the same type.
         max_examples: How many calls a quick run draws.
+        adapt: Turns a kernel that takes raw pointers into a function of what ``calls`` draws.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Row:
     bad_calls: Sequence[Call] = ()
     max_examples: int = 200
     prepare: Callable[[Any], Any] = lambda result: result
+    adapt: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda kernel: kernel
 
 
 def all_rows() -> list[Row]:
