@@ -1,0 +1,52 @@
+// The words in which the kernels are written, so that nvcc builds them for a device and a C++ compiler for the emulator.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#if defined(RK_EMULATOR)
+#include "emulator/cuda_shim.hpp"
+#else
+#include <cuda_runtime.h>
+#endif
+
+#include "core/host_device.hpp"
+
+#if defined(RK_EMULATOR)
+// An array in the block's shared memory, and the block's dynamic shared memory.
+#define RK_SHARED_ARRAY(T, name, count) \
+  static const char name##_site = 0;    \
+  T* const name = static_cast<T*>(      \
+      ::rewardkit::emulator::static_shared_array(&name##_site, sizeof(T) * (count), alignof(T)))
+#define RK_DYNAMIC_SHARED(T, name) T* const name = static_cast<T*>(::rewardkit::emulator::dynamic_shared_array())
+#else
+#define RK_SHARED_ARRAY(T, name, count) __shared__ T name[count]
+#define RK_DYNAMIC_SHARED(T, name)                                    \
+  extern __shared__ __align__(16) unsigned char rk_dynamic_shared[]; \
+  T* const name = reinterpret_cast<T*>(rk_dynamic_shared)
+#endif
+
+namespace rewardkit::cuda {
+
+struct LaunchShape {
+  dim3 grid;
+  unsigned block;
+  std::size_t shared_bytes = 0;
+};
+
+// Starts a kernel and returns what the runtime says about the launch.
+template <class... Parameters, class... Arguments>
+cudaError_t launch(void (*kernel)(Parameters...), const LaunchShape& shape, cudaStream_t stream,
+                   Arguments... arguments) {
+#if defined(RK_EMULATOR)
+  (void)stream;
+  return ::rewardkit::emulator::launch(reinterpret_cast<const void*>(kernel), shape.grid, dim3(shape.block),
+                                       shape.shared_bytes, [&] { kernel(static_cast<Parameters>(arguments)...); });
+#else
+  kernel<<<shape.grid, dim3(shape.block), shape.shared_bytes, stream>>>(static_cast<Parameters>(arguments)...);
+  return cudaGetLastError();
+#endif
+}
+
+}  // namespace rewardkit::cuda
