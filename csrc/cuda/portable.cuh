@@ -29,6 +29,31 @@
 
 namespace rewardkit::cuda {
 
+// 16 bytes at once, past the caches that keep data for a second use: every kernel here reads its large input once.
+__device__ __forceinline__ uint4 load_16_bytes(const void* address) {
+#if defined(__CUDA_ARCH__)
+  return __ldcs(static_cast<const uint4*>(address));
+#elif defined(RK_EMULATOR)
+  ::rewardkit::emulator::require_alignment(address, sizeof(uint4));
+  uint4 value;
+  std::memcpy(&value, address, sizeof value);
+  return value;
+#else
+  return *static_cast<const uint4*>(address);  // never called: nvcc's view of the host
+#endif
+}
+
+__device__ __forceinline__ void store_16_bytes(void* address, uint4 value) {
+#if defined(__CUDA_ARCH__)
+  __stcs(static_cast<uint4*>(address), value);
+#elif defined(RK_EMULATOR)
+  ::rewardkit::emulator::require_alignment(address, sizeof(uint4));
+  std::memcpy(address, &value, sizeof value);
+#else
+  *static_cast<uint4*>(address) = value;
+#endif
+}
+
 struct LaunchShape {
   dim3 grid;
   unsigned block;

@@ -73,7 +73,7 @@ class SharedMemory {
   void open(std::size_t dynamic_bytes);
   void close();
   void* dynamic() const { return arena_; }
-  void* array(const void* site, std::size_t bytes, std::size_t alignment, std::string& problem);
+  void* array(const void* site, std::size_t bytes, std::size_t alignment, const char*& problem);
 
   // Addresses that stand for events of this block in ThreadSanitizer's eyes; no kernel can reach them. Two per barrier,
   // by parity, so that a thread on its way to barrier k + 1 is not ordered before one that is late to leave barrier k.
@@ -117,7 +117,7 @@ void SharedMemory::open(std::size_t dynamic_bytes) {
 #endif
 }
 
-void* SharedMemory::array(const void* site, std::size_t bytes, std::size_t alignment, std::string& problem) {
+void* SharedMemory::array(const void* site, std::size_t bytes, std::size_t alignment, const char*& problem) {
   for (std::size_t i = 0; i < count_; ++i) {
     if (arrays_[i].site == site) return arrays_[i].address;
   }
@@ -127,11 +127,11 @@ void* SharedMemory::array(const void* site, std::size_t bytes, std::size_t align
   if (count_ == arrays_.size()) {
     problem = "more shared arrays in one kernel than the emulator holds";
   } else if (static_ > static_cast<std::size_t>(config().static_shared_bytes)) {
-    problem = "static shared memory over the limit of " + std::to_string(config().static_shared_bytes) + " bytes";
+    problem = "static shared memory over the limit";
   } else if (dynamic_ + static_ > static_cast<std::size_t>(config().shared_bytes_opt_in)) {
     problem = "dynamic and static shared memory together over the device's limit";
   }
-  if (!problem.empty()) return arena_;
+  if (problem != nullptr) return arena_;
   void* const address = arena_ + offset;
   used_ = offset + bytes + kRedZone;
 #if defined(RK_EMULATOR_ADDRESS_SANITIZER)
@@ -277,11 +277,10 @@ void Block::resume(CudaThread& thread) {
 }
 
 std::string Block::place(const CudaThread& t) const {
-  auto triple = [](uint3 i) {
-    return "(" + std::to_string(i.x) + ", " + std::to_string(i.y) + ", " + std::to_string(i.z) + ")";
-  };
-  return "thread " + triple(t.thread) + " of block " + triple(t.block) + " at " + t.file +
-         (t.line > 0 ? ":" + std::to_string(t.line) : std::string());
+  char text[512];
+  std::snprintf(text, sizeof text, "thread (%u, %u, %u) of block (%u, %u, %u) at %s:%d", t.thread.x, t.thread.y,
+                t.thread.z, t.block.x, t.block.y, t.block.z, t.file, t.line);
+  return text;
 }
 
 // Once all lanes of a mask have posted the same operation with the same mask, every lane gets its result.
@@ -366,12 +365,15 @@ bool Block::release_barrier() {
 }
 
 void Block::report_deadlock() {
-  std::string text = "threads wait for one another:";
+  std::string text = std::to_string(live_);
+  text += " threads wait for one another:";
   int shown = 0;
   for (const CudaThread& thread : threads_) {
-    if (thread.state != State::done && shown++ < 3) text += " " + place(thread) + ";";
+    if (thread.state == State::done || ++shown > 3) continue;
+    text += ' ';
+    text += place(thread);
   }
-  fail(text + " " + std::to_string(live_) + " wait");
+  fail(std::move(text));
 }
 
 void Block::run(uint3 index, dim3 grid, dim3 block, std::size_t dynamic_bytes, const std::function<void()>& kernel) {
@@ -437,6 +439,12 @@ void Block::run(uint3 index, dim3 grid, dim3 block, std::size_t dynamic_bytes, c
 #endif
   ++g_stats.blocks;
   g_stats.threads += count;
+}
+
+// Called on a CUDA thread, which does not come back: nothing on its stack may own memory.
+void give_up(Block& block, const char* problem) {
+  block.fail(problem);
+  block.wait();
 }
 
 cudaError_t launch_locked(const void* kernel, dim3 grid, dim3 block, std::size_t dynamic_shared_bytes,
@@ -506,12 +514,9 @@ std::uint64_t warp_operation(WarpOperation operation, unsigned mask, std::uint64
 
 void* static_shared_array(const void* site, std::size_t bytes, std::size_t alignment) {
   Block& block = block_state();
-  std::string problem;
+  const char* problem = nullptr;
   void* const address = block.shared.array(site, bytes, alignment, problem);
-  if (!problem.empty()) {
-    block.fail(problem);
-    block.wait();  // the block is given up: never resumed
-  }
+  if (problem != nullptr) give_up(block, problem);
   return address;
 }
 
@@ -520,9 +525,13 @@ void* dynamic_shared_array() { return block_state().shared.dynamic(); }
 void count_atomic() {
   Block& block = block_state();
   if (++block.running->atomics > config().spin_limit) {
-    block.fail("a thread spins on an atomic that no other can change: block " +
-               std::to_string(block.running->block.x));
-    block.wait();
+    give_up(block, "a thread spins on an atomic that no other thread will change");
+  }
+}
+
+void require_alignment(const void* address, std::size_t bytes) {
+  if (reinterpret_cast<std::uintptr_t>(address) % bytes != 0) {
+    give_up(block_state(), "an access that is wider than its address is aligned");
   }
 }
 
@@ -579,7 +588,7 @@ cudaError_t launch_locked(const void* kernel, dim3 grid, dim3 block, std::size_t
     const uint3 index{static_cast<unsigned>(i % grid.x), static_cast<unsigned>(i / grid.x % grid.y),
                       static_cast<unsigned>(i / (std::uint64_t{grid.x} * grid.y))};
     state.run(index, grid, block, dynamic_shared_bytes, body);
-    if (state.failed()) return error(cudaErrorLaunchFailure, state.problem());
+    if (state.failed()) return error(cudaErrorLaunchFailure, state.problem());  // blocks after it do not run
   }
 #if defined(RK_EMULATOR_THREAD_SANITIZER)
   __tsan_acquire(&g_exit_tag);

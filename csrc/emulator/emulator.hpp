@@ -65,6 +65,7 @@ std::uint64_t warp_operation(WarpOperation operation, unsigned mask, std::uint64
 void* static_shared_array(const void* site, std::size_t bytes, std::size_t alignment);
 void* dynamic_shared_array();
 void count_atomic();
+void require_alignment(const void* address, std::size_t bytes);
 
 // Runs body once per CUDA thread. One launch at a time: other threads of the process wait. Returns a cudaError_t.
 int launch(const void* kernel, dim3 grid, dim3 block, std::size_t dynamic_shared_bytes,

@@ -1,0 +1,55 @@
+# The CUDA kernels through the C++ compiler and the emulator: `_emu` for the Python tests, and the native tests.
+
+# The sanitizers are named to the emulator, which must not be instrumented for threads itself: it announces every CUDA
+# thread to ThreadSanitizer as a thread of its own.
+set(_sanitize "")
+set(_emulator_knows "")
+if(REWARDKIT_SANITIZE STREQUAL "address")
+  set(_sanitize -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -O1 -g)
+  set(_emulator_knows RK_EMULATOR_ADDRESS_SANITIZER)
+elseif(REWARDKIT_SANITIZE STREQUAL "thread")
+  set(_sanitize -fsanitize=thread -O1 -g)
+  set(_emulator_knows RK_EMULATOR_THREAD_SANITIZER)
+elseif(REWARDKIT_SANITIZE)
+  message(FATAL_ERROR "REWARDKIT_SANITIZE=${REWARDKIT_SANITIZE}: expected address or thread")
+endif()
+
+function(rewardkit_add_emulator name)
+  add_library(${name} STATIC csrc/emulator/context.cpp csrc/emulator/emulator.cpp)
+  target_include_directories(${name} PUBLIC csrc)
+  target_compile_definitions(${name} PUBLIC RK_EMULATOR PRIVATE ${_emulator_knows} ${ARGN})
+  target_compile_options(${name} PRIVATE ${REWARDKIT_WARNINGS})
+  target_link_libraries(${name} PUBLIC Threads::Threads)
+endfunction()
+rewardkit_add_emulator(rewardkit_emulator)
+
+# A one-line .cpp per .cu, so that CMake and every editor take it for C++.
+file(GLOB _kernels CONFIGURE_DEPENDS csrc/cuda/*.cu)
+set(_emulated_kernels "")
+foreach(_kernel IN LISTS _kernels)
+  get_filename_component(_name ${_kernel} NAME_WE)
+  set(_source ${CMAKE_BINARY_DIR}/emulated/${_name}.cpp)
+  file(CONFIGURE OUTPUT ${_source} CONTENT "#include \"${_kernel}\"\n")
+  list(APPEND _emulated_kernels ${_source})
+endforeach()
+
+function(rewardkit_add_emulated_kernels name)
+  add_library(${name} STATIC ${_emulated_kernels})
+  target_compile_options(${name} PRIVATE ${REWARDKIT_WARNINGS} -Wno-unknown-pragmas ${ARGN})
+  target_link_libraries(${name} PUBLIC rewardkit_emulator)
+endfunction()
+
+if(REWARDKIT_EMULATOR)
+  rewardkit_add_emulated_kernels(rewardkit_emulated_kernels)
+  file(GLOB _bindings CONFIGURE_DEPENDS csrc/cuda/*.cpp)
+  pybind11_add_module(_emu ${_bindings})
+  target_compile_definitions(_emu PRIVATE RK_MODULE_NAME=_emu RK_CUDA_ARCHITECTURES="emulator")
+  target_compile_options(_emu PRIVATE ${REWARDKIT_WARNINGS})
+  target_link_libraries(_emu PRIVATE rewardkit_emulated_kernels)
+  target_link_options(_emu PRIVATE -static-libstdc++ -static-libgcc)
+  install(TARGETS _emu LIBRARY DESTINATION rewardkit)
+endif()
+
+if(REWARDKIT_TESTS)
+  include(csrc/tests/tests.cmake)
+endif()

@@ -1,0 +1,53 @@
+// The kernels' entry points: raw device pointers, sizes, a device and a stream; no torch, no Python and no CUDA header.
+// `_cuda` has them from nvcc, `_emu` from the emulator. Each returns 0 or a cudaError_t; nothing waits for the device.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/logprob.hpp"
+
+namespace rewardkit::cuda {
+
+struct Place {
+  int device;
+  void* stream;  // a cudaStream_t of that device
+};
+
+// As rewardkit::token_logprobs, except that a row whose target is neither a column nor ignore_index gives NaN.
+//
+// A row's bits depend on the row, on its length and on its address modulo 16 alone: not on the other rows, nor on how
+// many there are, nor on the device. `workspace` (device memory, see below) lets several blocks share a row when rows
+// are few; without it each row has one block, and the same result.
+int token_logprobs(const Logits& logits, const std::int64_t* targets, double temperature, std::int64_t ignore_index,
+                   float* logprob, float* entropy, float* lse, void* workspace, Place place);
+std::size_t token_logprobs_workspace(std::int64_t rows, std::int64_t columns);
+
+int token_logprobs_backward(const Logits& logits, const std::int64_t* targets, double temperature,
+                            std::int64_t ignore_index, const float* lse, const float* entropy,
+                            const float* grad_logprob, const float* grad_entropy, void* grad_logits,
+                            std::int64_t grad_row_stride, Place place);
+
+int online_softmax_update(const Logits& tile, std::int64_t first_column, const std::int64_t* targets,
+                          double temperature, float* state_max, double* state_sum, double* state_weighted,
+                          float* target_logit, Place place);
+
+// logprobs are float or double; a span that decreases or leaves [0, tokens] gives NaN.
+int span_reduce(const void* logprobs, bool is_double, std::int64_t tokens, const std::int64_t* offsets,
+                std::int64_t spans, SpanReduction how, double* out, Place place);
+
+// ---- What is there -------------------------------------------------------------------------------------------------
+
+struct DeviceInfo {
+  char name[256];
+  int major, minor, multiprocessors;
+  std::size_t memory_bytes;
+};
+
+int device_count(int& count);
+int device_info(int device, DeviceInfo& info);
+int runtime_version();  // of the CUDA runtime built in, as 1000 major + 10 minor; 0 for the emulator
+int driver_version();   // 0 where there is no driver
+const char* error_text(int error);
+
+}  // namespace rewardkit::cuda
