@@ -32,7 +32,9 @@ class DeviceGuard {
   cudaError_t error_ = cudaSuccess;
 };
 
-inline cudaStream_t stream_of(Place place) { return static_cast<cudaStream_t>(place.stream); }
+inline cudaStream_t stream_of(Place place) {
+  return static_cast<cudaStream_t>(place.stream);
+}
 
 // Calls run(const T*) with the element type of the logits.
 template <class Run>

@@ -36,6 +36,41 @@ int online_softmax_update(const Logits& tile, std::int64_t first_column, const s
 int span_reduce(const void* logprobs, bool is_double, std::int64_t tokens, const std::int64_t* offsets,
                 std::int64_t spans, SpanReduction how, double* out, Place place);
 
+template <class T>
+struct CalibrationArrays {
+  const T* confidence;
+  const std::uint8_t* correct;
+  const std::int64_t* groups;  // or null: one group
+  std::int64_t size;
+  const T* thresholds;  // bins - 1, ascending
+  int bins;
+  std::int64_t n_groups;
+  int fraction_bits;
+};
+
+// As rewardkit::calibration_histogram, but the outputs are written instead of added to, and `refused` [1] counts the
+// rows whose group lies outside [0, n_groups). T is float or double.
+template <class T>
+int calibration_histogram(const CalibrationArrays<T>& in, std::int64_t* histogram, std::int64_t* squared_error,
+                          std::int64_t* invalid, std::int64_t* refused, Place place);
+
+template <class Id>
+struct Bags {
+  const Id* prediction_ids;
+  const std::int64_t* prediction_offsets;
+  const Id* reference_ids;
+  const std::int64_t* reference_offsets;
+  const std::int64_t* answer_rows;
+  const std::int64_t* gold_rows;
+  const std::int64_t* pair_rows;  // [rollouts + 1], the running sum of answers times golds
+  std::int64_t rollouts;
+  std::int64_t pairs;
+};
+
+// F1 of the bags of each answer and gold of a rollout, out [pairs]; offsets ascend. Id is int32_t or int64_t.
+template <class Id>
+int bag_f1(const Bags<Id>& bags, double* out, Place place);
+
 // ---- What is there -------------------------------------------------------------------------------------------------
 
 struct DeviceInfo {

@@ -1,8 +1,8 @@
 // Log-probabilities of tokens: one read of the logits, and sums that come out the same on every run.
 //
-// A row is cut into segments of fixed length, each the work of one warp: it reads 16 bytes per lane and keeps the largest
-// logit so far and the sums relative to it. The segments' results are merged in a fixed order in double, by the block
-// that read the row, or by a second kernel when several blocks shared it.
+// A row is cut into segments of fixed length, each the work of one warp: it reads 16 bytes per lane and keeps the
+// largest logit so far and the sums relative to it. The segments' results are merged in a fixed order in double, by the
+// block that read the row, or by a second kernel when several blocks shared it.
 #include "cuda/device.cuh"
 #include "cuda/launchers.hpp"
 #include "cuda/number.cuh"
@@ -173,7 +173,9 @@ struct Forward {
   }
 };
 
-__host__ __device__ __forceinline__ double exponent_scale(double temperature) { return kLog2E / temperature; }
+__host__ __device__ __forceinline__ double exponent_scale(double temperature) {
+  return kLog2E / temperature;
+}
 
 // The same as a float that is neither 0 nor infinite, so that 0 and -inf stay themselves when multiplied by it.
 __host__ __device__ __forceinline__ float exponent_scale_float(double temperature) {
@@ -403,9 +405,19 @@ int token_logprobs(const Logits& logits, const std::int64_t* targets, double tem
     using T = std::remove_cv_t<std::remove_pointer_t<decltype(data)>>;
     const Segments segments = Segments::of(logits.columns, kSegment);
     const int splits = workspace == nullptr ? 1 : splits_for(logits.rows, segments);
-    const Forward<T> of{data,        logits.rows, logits.columns, logits.row_stride,
-                        targets,     ignore_index, temperature,   segments,
-                        splits,      static_cast<Partial*>(workspace), logprob, entropy, lse};
+    const Forward<T> of{data,
+                        logits.rows,
+                        logits.columns,
+                        logits.row_stride,
+                        targets,
+                        ignore_index,
+                        temperature,
+                        segments,
+                        splits,
+                        static_cast<Partial*>(workspace),
+                        logprob,
+                        entropy,
+                        lse};
     const std::int64_t per_block = (segments.count + splits - 1) / splits;
     LaunchShape shape{dim3(grid_for(logits.rows * splits)), threads_for(per_block > 0 ? per_block : 1)};
     if (splits == 1) shape.shared_bytes = static_cast<std::size_t>(segments.count) * sizeof(Partial);
@@ -428,10 +440,20 @@ int token_logprobs_backward(const Logits& logits, const std::int64_t* targets, d
   return with_type_of(logits, [&](auto* data) -> int {
     using T = std::remove_cv_t<std::remove_pointer_t<decltype(data)>>;
     const std::int64_t chunks = (logits.columns + kGradientChunk - 1) / kGradientChunk;
-    const Backward<T> of{data,         logits.rows,  logits.columns, logits.row_stride,
-                         targets,      ignore_index, static_cast<float>(1.0 / temperature),
-                         lse,          entropy,      grad_logprob,   grad_entropy,
-                         static_cast<T*>(grad_logits), grad_row_stride, chunks};
+    const Backward<T> of{data,
+                         logits.rows,
+                         logits.columns,
+                         logits.row_stride,
+                         targets,
+                         ignore_index,
+                         static_cast<float>(1.0 / temperature),
+                         lse,
+                         entropy,
+                         grad_logprob,
+                         grad_entropy,
+                         static_cast<T*>(grad_logits),
+                         grad_row_stride,
+                         chunks};
     return launch(gradient_rows<T>, {dim3(grid_for(logits.rows * chunks)), kMaxThreads}, stream_of(place), of);
   });
 }

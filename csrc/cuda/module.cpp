@@ -1,6 +1,6 @@
-// The Python module of the CUDA kernels, built twice: `_cuda` on nvcc's objects, `_emu` on the emulator. Pointers and the
-// stream travel as integers, so that neither torch's nor CUDA's headers are needed here.
-#include "cuda/launchers.hpp"
+// The Python module of the CUDA kernels, built twice: `_cuda` on nvcc's objects, `_emu` on the emulator. Pointers and
+// the stream travel as integers, so that neither torch's nor CUDA's headers are needed here.
+#include "cuda/module.hpp"
 
 #include <pybind11/pybind11.h>
 
@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "core/logprob.hpp"
-#include "cuda/module.hpp"
+#include "cuda/launchers.hpp"
 
 namespace py = pybind11;
 
@@ -174,6 +174,7 @@ py::dict cuda_info() {
 PYBIND11_MODULE(RK_MODULE_NAME, module) {
   module.doc() = "rewardkit's kernels for CUDA devices; call them through rewardkit, which checks the arguments.";
   rewardkit::cuda::bind_logprob(module);
+  rewardkit::cuda::bind_arrays(module);
   rewardkit::cuda::bind_emulator(module);
   module.def("cuda_info", &rewardkit::cuda::cuda_info,
              "Architectures built in, versions of runtime and driver, devices, and the reason when there are none.");

@@ -63,6 +63,7 @@ class Workspace {
   void* data_;
 };
 
+void bind_arrays(pybind11::module_& module);
 void bind_emulator(pybind11::module_& module);  // its controls; nothing in `_cuda`
 
 }  // namespace rewardkit::cuda

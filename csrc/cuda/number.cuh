@@ -23,9 +23,13 @@ __device__ __forceinline__ float exp2_of(float x) {
 #endif
 }
 
-__device__ __forceinline__ float widen(float value) { return value; }
+__device__ __forceinline__ float widen(float value) {
+  return value;
+}
 
-__device__ __forceinline__ float widen(BFloat16 value) { return to_float(value); }
+__device__ __forceinline__ float widen(BFloat16 value) {
+  return to_float(value);
+}
 
 __device__ __forceinline__ float widen(Float16 value) {
 #if defined(__CUDA_ARCH__)

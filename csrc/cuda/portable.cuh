@@ -1,4 +1,5 @@
-// The words in which the kernels are written, so that nvcc builds them for a device and a C++ compiler for the emulator.
+// The words in which the kernels are written, so that nvcc builds them for a device and a C++ compiler for the
+// emulator.
 #pragma once
 
 #include <cstddef>
@@ -17,12 +18,12 @@
 // An array in the block's shared memory, and the block's dynamic shared memory.
 #define RK_SHARED_ARRAY(T, name, count) \
   static const char name##_site = 0;    \
-  T* const name = static_cast<T*>(      \
-      ::rewardkit::emulator::static_shared_array(&name##_site, sizeof(T) * (count), alignof(T)))
+  T* const name =                       \
+      static_cast<T*>(::rewardkit::emulator::static_shared_array(&name##_site, sizeof(T) * (count), alignof(T)))
 #define RK_DYNAMIC_SHARED(T, name) T* const name = static_cast<T*>(::rewardkit::emulator::dynamic_shared_array())
 #else
 #define RK_SHARED_ARRAY(T, name, count) __shared__ T name[count]
-#define RK_DYNAMIC_SHARED(T, name)                                    \
+#define RK_DYNAMIC_SHARED(T, name)                                   \
   extern __shared__ __align__(16) unsigned char rk_dynamic_shared[]; \
   T* const name = reinterpret_cast<T*>(rk_dynamic_shared)
 #endif
@@ -69,7 +70,9 @@ cudaError_t launch(void (*kernel)(Parameters...), const LaunchShape& shape, cuda
   return ::rewardkit::emulator::launch(reinterpret_cast<const void*>(kernel), shape.grid, dim3(shape.block),
                                        shape.shared_bytes, [&] { kernel(static_cast<Parameters>(arguments)...); });
 #else
+  // clang-format off: it takes the brackets of a launch for shifts
   kernel<<<shape.grid, dim3(shape.block), shape.shared_bytes, stream>>>(static_cast<Parameters>(arguments)...);
+  // clang-format on
   return cudaGetLastError();
 #endif
 }

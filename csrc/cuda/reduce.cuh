@@ -9,7 +9,8 @@ inline constexpr unsigned kFullWarp = 0xffffffffu;
 inline constexpr int kWarpSize = 32;
 
 // A value to reduce says how it is fetched from the lane `offset` above, and how two are merged:
-//   struct State { State shuffled_down(unsigned offset) const; static State merge(State, State); static State empty(); }
+//   struct State { State shuffled_down(unsigned offset) const; static State merge(State, State); static State empty();
+//   }
 template <class State>
 __device__ __forceinline__ State warp_reduce(State state) {
 #pragma unroll

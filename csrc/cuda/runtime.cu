@@ -41,6 +41,8 @@ int driver_version() {
   return version;
 }
 
-const char* error_text(int error) { return cudaGetErrorString(static_cast<cudaError_t>(error)); }
+const char* error_text(int error) {
+  return cudaGetErrorString(static_cast<cudaError_t>(error));
+}
 
 }  // namespace rewardkit::cuda

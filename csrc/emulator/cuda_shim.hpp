@@ -85,9 +85,13 @@ inline unsigned __ballot_sync(unsigned mask, int predicate) {
   return static_cast<unsigned>(warp_operation(WarpOperation::ballot, mask, predicate != 0, 0, "__ballot_sync"));
 }
 
-inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
+inline int __any_sync(unsigned mask, int predicate) {
+  return __ballot_sync(mask, predicate) != 0;
+}
 
-inline int __all_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) == mask; }
+inline int __all_sync(unsigned mask, int predicate) {
+  return __ballot_sync(mask, predicate) == mask;
+}
 
 // Atomics are relaxed, as on the device: they order nothing but themselves.
 template <class T>
@@ -99,7 +103,8 @@ T atomicAdd(T* address, T value) {
     T old;
     __atomic_load(address, &old, __ATOMIC_RELAXED);
     T sum = old + value;
-    while (!__atomic_compare_exchange(address, &old, &sum, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) sum = old + value;
+    while (!__atomic_compare_exchange(address, &old, &sum, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+      sum = old + value;
     return old;
   }
 }

@@ -160,8 +160,8 @@ class Stacks {
       size_ = config().stack_bytes;
     }
     while (stacks_.size() <= index) {
-      void* memory = mmap(nullptr, size_ + kGuardPage, PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      void* memory =
+          mmap(nullptr, size_ + kGuardPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       if (memory == MAP_FAILED || mprotect(memory, kGuardPage, PROT_NONE) != 0) {
         std::fputs("rewardkit emulator: no memory for stacks\n", stderr);
         std::abort();
@@ -463,11 +463,17 @@ Config& config() {
   return config;
 }
 
-const Stats& stats() { return g_stats; }
+const Stats& stats() {
+  return g_stats;
+}
 
-const char* last_report() { return t_report.c_str(); }
+const char* last_report() {
+  return t_report.c_str();
+}
 
-int lane_index() { return block_state().running->linear % kWarp; }
+int lane_index() {
+  return block_state().running->linear % kWarp;
+}
 
 int block_barrier(int vote, BarrierVote kind, const char* file, int line) {
   Block& block = block_state();
@@ -520,7 +526,9 @@ void* static_shared_array(const void* site, std::size_t bytes, std::size_t align
   return address;
 }
 
-void* dynamic_shared_array() { return block_state().shared.dynamic(); }
+void* dynamic_shared_array() {
+  return block_state().shared.dynamic();
+}
 
 void count_atomic() {
   Block& block = block_state();

@@ -15,13 +15,13 @@ inline int report(const char* name) {
 
 }  // namespace rewardkit::tests
 
-#define RK_CHECK(condition, ...)                                      \
-  do {                                                                \
-    ++rewardkit::tests::checks;                                       \
-    if (!(condition)) {                                               \
-      ++rewardkit::tests::failures;                                   \
-      std::printf("%s:%d: " #condition ": ", __FILE__, __LINE__);     \
-      std::printf(__VA_ARGS__);                                       \
-      std::printf("\n");                                              \
-    }                                                                 \
+#define RK_CHECK(condition, ...)                                  \
+  do {                                                            \
+    ++rewardkit::tests::checks;                                   \
+    if (!(condition)) {                                           \
+      ++rewardkit::tests::failures;                               \
+      std::printf("%s:%d: " #condition ": ", __FILE__, __LINE__); \
+      std::printf(__VA_ARGS__);                                   \
+      std::printf("\n");                                          \
+    }                                                             \
   } while (false)

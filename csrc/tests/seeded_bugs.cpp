@@ -1,6 +1,6 @@
 // Kernels that are wrong on purpose, each as somebody once wrote one. CMakeLists.txt says which of the emulator, its
-// poison, AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer must catch which; the two that are right must
-// stay silent everywhere.
+// poison, AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer must catch which; the two that are right
+// must stay silent everywhere.
 //
 //   seeded_bugs NAME [ORDER]    exit code 0: nothing found
 #include <cmath>
@@ -130,7 +130,9 @@ __global__ void warp_with_syncwarp(float* out) {
   out[threadIdx.x] = s[threadIdx.x ^ 1];
 }
 
-__global__ void nothing(float* out) { out[threadIdx.x] = 0.0f; }
+__global__ void nothing(float* out) {
+  out[threadIdx.x] = 0.0f;
+}
 
 __global__ void much_static_shared(float* out) {
   RK_SHARED_ARRAY(float, s, 16 * 1024);
@@ -148,7 +150,9 @@ __global__ void shuffle_from_outside_mask(float* out) {
   out[threadIdx.x] = value;
 }
 
-__global__ void mask_beyond_block(float* out) { out[threadIdx.x] = __shfl_xor_sync(kFullWarp, 1.0f, 1); }
+__global__ void mask_beyond_block(float* out) {
+  out[threadIdx.x] = __shfl_xor_sync(kFullWarp, 1.0f, 1);
+}
 
 __global__ void spin_without_end(int* flag, float* out) {
   while (atomicCAS(flag, 1, 2) == 0) {
