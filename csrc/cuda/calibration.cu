@@ -1,8 +1,9 @@
-// Counts and exact sums of confidences per group and bin: integers throughout, so the same bits in any order of threads,
-// on any device and on the CPU.
+// Counts and exact sums of confidences per group and bin: integers throughout, so the same bits in any order of
+// threads, on any device and on the CPU.
 //
 // Where the cells of all groups fit, each warp has its own copy of them in shared memory, which keeps the atomics of
-// different warps apart; the copies are added up at the end of the block. Otherwise the atomics go to the result itself.
+// different warps apart; the copies are added up at the end of the block. Otherwise the atomics go to the result
+// itself.
 #include "core/bins.hpp"
 #include "cuda/device.cuh"
 #include "cuda/launchers.hpp"
@@ -20,8 +21,8 @@ constexpr std::int64_t kMostPerWarp = std::int64_t{1} << 30;  // so that 32 bits
 
 using Wide = unsigned long long;  // what CUDA's 64-bit atomics take
 
-// 32-bit atomics are native in shared memory and 64-bit ones are not: the sum is two halves, and whoever makes the lower
-// one wrap carries. Exact, whatever the order.
+// 32-bit atomics are native in shared memory and 64-bit ones are not: the sum is two halves, and whoever makes the
+// lower one wrap carries. Exact, whatever the order.
 struct Cell {
   unsigned count, correct;  // of a group's own cell: how many are invalid, and nothing
   unsigned low, high;       // of a group's own cell: of the squared errors
@@ -46,7 +47,8 @@ __global__ void __launch_bounds__(kThreads)
                       std::int64_t* squared_error, std::int64_t* invalid, std::int64_t* refused) {
   RK_DYNAMIC_SHARED(Cell, shared);
   const int cells = in_shared ? static_cast<int>(in.n_groups) * in.bins : 0;
-  const int per_copy = cells + (in_shared ? static_cast<int>(in.n_groups) : 0);  // the groups' own cells follow the bins'
+  const int per_copy =
+      cells + (in_shared ? static_cast<int>(in.n_groups) : 0);  // the groups' own cells follow the bins'
   Cell* const mine = shared + static_cast<int>(threadIdx.x / kWarpSize) * per_copy;
   if (in_shared) {
     for (int i = static_cast<int>(threadIdx.x); i < per_copy * static_cast<int>(kWarps); i += kThreads) {

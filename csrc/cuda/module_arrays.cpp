@@ -17,9 +17,14 @@ template <class T>
 void histogram_into(Address confidence, Address correct, Address groups, std::int64_t size, Address thresholds,
                     int bins, std::int64_t n_groups, int fraction_bits, Address histogram, Address squared_error,
                     Address invalid, Address refused, Place place) {
-  const CalibrationArrays<T> in{at<const T>(confidence), at<const std::uint8_t>(correct),
-                                at<const std::int64_t>(groups), size,
-                                at<const T>(thresholds), bins, n_groups, fraction_bits};
+  const CalibrationArrays<T> in{at<const T>(confidence),
+                                at<const std::uint8_t>(correct),
+                                at<const std::int64_t>(groups),
+                                size,
+                                at<const T>(thresholds),
+                                bins,
+                                n_groups,
+                                fraction_bits};
   run("calibration_histogram", place, [&](Place where) {
     return calibration_histogram(in, at<std::int64_t>(histogram), at<std::int64_t>(squared_error),
                                  at<std::int64_t>(invalid), at<std::int64_t>(refused), where);
