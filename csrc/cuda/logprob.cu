@@ -262,7 +262,8 @@ struct Backward {
   std::int64_t rows, columns, row_stride;
   const std::int64_t* targets;
   std::int64_t ignore_index;
-  float scale;  // 1 / temperature
+  float scale,
+      scale_rest;  // 1 / temperature as the sum of two floats: logits of 100 leave one float no digits to spare
   const float *lse, *entropy, *grad_logprob, *grad_entropy;
   T* grad;
   std::int64_t grad_row_stride;
@@ -270,12 +271,12 @@ struct Backward {
 };
 
 struct RowGradient {
-  float scale, lse, grad_logprob, grad_entropy, entropy;
+  float scale, scale_rest, lse, grad_logprob, grad_entropy, entropy;
   std::int64_t target;
 
   // (g (1[j = t] - p) - h p (log p + H)) / temperature; g and h have been divided already.
   __device__ __forceinline__ float at(float x, std::int64_t j) const {
-    const float log_p = fmaf(x, scale, -lse);
+    const float log_p = fmaf(fmaxf(x, kLowest), scale_rest, fmaf(x, scale, -lse));  // -inf stays -inf
     const float p = exp2_of(log_p * static_cast<float>(kLog2E));
     const float factor = fmaf(-grad_entropy, fmaxf(log_p, -200.0F) + entropy, -grad_logprob);
     return j == target ? fmaf(p, factor, grad_logprob) : p * factor;
@@ -305,6 +306,7 @@ __global__ void __launch_bounds__(kMaxThreads) gradient_rows(const Backward<T> o
       continue;
     }
     const RowGradient gradient{of.scale,
+                               of.scale_rest,
                                of.lse[row],
                                of.grad_logprob != nullptr ? of.grad_logprob[row] * of.scale : 0.0F,
                                of.grad_entropy != nullptr ? of.grad_entropy[row] * of.scale : 0.0F,
@@ -440,13 +442,16 @@ int token_logprobs_backward(const Logits& logits, const std::int64_t* targets, d
   return with_type_of(logits, [&](auto* data) -> int {
     using T = std::remove_cv_t<std::remove_pointer_t<decltype(data)>>;
     const std::int64_t chunks = (logits.columns + kGradientChunk - 1) / kGradientChunk;
+    const double exact = 1.0 / temperature;
+    const auto scale = static_cast<float>(exact);
     const Backward<T> of{data,
                          logits.rows,
                          logits.columns,
                          logits.row_stride,
                          targets,
                          ignore_index,
-                         static_cast<float>(1.0 / temperature),
+                         scale,
+                         static_cast<float>(exact - static_cast<double>(scale)),
                          lse,
                          entropy,
                          grad_logprob,
