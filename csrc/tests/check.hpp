@@ -20,7 +20,7 @@ inline int report(const char* name) {
     ++rewardkit::tests::checks;                                   \
     if (!(condition)) {                                           \
       ++rewardkit::tests::failures;                               \
-      std::printf("%s:%d: " #condition ": ", __FILE__, __LINE__); \
+      std::printf("%s:%d: %s: ", __FILE__, __LINE__, #condition); \
       std::printf(__VA_ARGS__);                                   \
       std::printf("\n");                                          \
     }                                                             \

@@ -160,6 +160,15 @@ __global__ void spin_without_end(int* flag, float* out) {
   out[threadIdx.x] = 1.0f;
 }
 
+__global__ void misaligned_checked_load(const float* x, float* out) {
+  const uint4 raw = load_16_bytes(x + 4 * threadIdx.x);
+  out[threadIdx.x] = static_cast<float>(raw.x);
+}
+
+__global__ void launch_from_kernel(float* out) {
+  if (launch(nothing, {dim3(1), 32}, nullptr, out) != cudaSuccess) out[threadIdx.x] = std::nanf("");
+}
+
 struct Bug {
   const char* name;
   cudaError_t (*run)(std::vector<float>& out);
@@ -183,6 +192,16 @@ const Bug kBugs[] = {
      [](std::vector<float>& out) {
        const std::vector<float> x(64, 1.0f);
        return launch(misaligned_vector_load, {dim3(1), 8}, nullptr, x.data() + 1, out.data());
+     }},
+    {"misaligned_checked_load",
+     [](std::vector<float>& out) {
+       const std::vector<float> x(64, 1.0f);
+       return launch(misaligned_checked_load, {dim3(1), 8}, nullptr, x.data() + 1, out.data());
+     }},
+    {"launch_from_kernel",
+     [](std::vector<float>& out) {
+       const cudaError_t error = launch(launch_from_kernel, {dim3(1), 1}, nullptr, out.data());
+       return error != cudaSuccess ? error : cudaGetLastError();  // what the inner launch left behind
      }},
     {"barrier_in_branches", plain<barrier_in_branches, 1, 32>},
     {"return_before_barrier",
