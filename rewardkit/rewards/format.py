@@ -38,10 +38,11 @@ class FormatReward(TextReward):
     margin: float = 1.0
     max_answers: int | None = None
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Refuses a number of answers that no format has."""
+        super().check()
         if self.max_answers is not None:
             check_count("max_answers", self.max_answers)
-        super().__post_init__()
 
     def reading(self) -> dict[str, Any]:
         """The options of :func:`rewardkit.parsing.parse`."""

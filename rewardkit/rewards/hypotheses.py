@@ -73,7 +73,9 @@ class HypothesesReward(TextReward):
     min_k_penalty: float = 1.0
     soft_diversity: int | None = None
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Refuses terms that no list can meet."""
+        super().check()
         check_count("max_answers", self.max_answers)
         check_epsilon(self.epsilon)
         check_number("correctness_weight", self.correctness_weight, low=0.0)
@@ -85,7 +87,6 @@ class HypothesesReward(TextReward):
             raise InvalidArgumentError(
                 "on_duplicate", expected="'fail' or 'merge': hypotheses exclude each other", got="allow"
             )
-        super().__post_init__()
 
     def reading(self) -> dict[str, Any]:
         """The options of :func:`rewardkit.parsing.parse`."""

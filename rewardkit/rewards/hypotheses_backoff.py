@@ -72,10 +72,12 @@ class HypothesesBackoff(HypothesesReward):
     constant_logprob: float | None = None
     temperature: float = 1.0
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Refuses failure rewards that some well-formed row would fall below."""
         if self.mode in BACKOFFS:  # the papers' and this package's word for two things
             object.__setattr__(self, "backoff", self.mode)
             object.__setattr__(self, "mode", "strict")
+        super().check()
         check_choice("backoff", self.backoff, BACKOFFS)
         check_choice("fail_mode", self.fail_mode, ("fixed", "per_example"))
         check_number("temperature", self.temperature, low=1e-6)
@@ -88,7 +90,6 @@ class HypothesesBackoff(HypothesesReward):
         needs = () if self.constant_logprob is not None else ("prior_logprob",)
         needs += ("listed_prior_logprob",) if self.backoff == "renorm" else ()
         object.__setattr__(self, "requires", needs)
-        super().__post_init__()
 
     def _floor_from_training(self) -> None:
         if self.percentile is None or self.training_logprob is None or self.floor is not None:

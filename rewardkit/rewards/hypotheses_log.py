@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from rewardkit.errors import HarmfulSettingWarning
 from rewardkit.rewards.base import register
 from rewardkit.rewards.hypotheses import Claim, HypothesesReward
 from rewardkit.types import Float64, Forecast, Outcome
@@ -37,15 +35,14 @@ class HypothesesLog(HypothesesReward):
 
     name: ClassVar[str] = "hypotheses_log"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check(self) -> None:
+        """Warns of the pure log score."""
+        super().check()
         needed = math.log((1.0 - self.epsilon) / self.epsilon)
         if self.correctness_weight < needed:
-            warnings.warn(
-                "hypotheses_log: a junk hypothesis with all weight on Other earns the maximum, so a policy learns to say "
-                f"nothing. Remedy: correctness_weight of at least {needed:.3g}, or hypotheses_backoff.",
-                HarmfulSettingWarning,
-                stacklevel=3,
+            self.warn(
+                "a junk hypothesis with all weight on Other earns the maximum, so a policy learns to say nothing",
+                f"correctness_weight of at least {needed:.3g}, or hypotheses_backoff",
             )
 
     @property

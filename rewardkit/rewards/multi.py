@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from rewardkit.errors import HarmfulSettingWarning, InvalidArgumentError
+from rewardkit.errors import InvalidArgumentError
 from rewardkit.rewards.text import TextReward
 from rewardkit.shaping import check_choice, count_classes
 from rewardkit.types import Float64, Forecast, Outcome
@@ -35,15 +34,16 @@ class MultiReward(TextReward):
 
     set_components: ClassVar[tuple[str, ...]] = ("correct", "found", "coverage", "n_answers", "unique", "wellformed")
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Warns where copies of an answer would pay."""
+        super().check()
         check_count("max_answers", self.max_answers)
         check_choice("credit_mode", self.credit_mode, ("sum", "frac", "any", "recall"))
         check_choice("credit", self.credit, ("distinct", "independent"))
         if self.credit == "independent" and self.on_duplicate == "allow" and self.max_answers > 1:
-            self._warn(
+            self.warn(
                 "independent credit without a duplicates rule pays for copies of one answer", "on_duplicate='fail'"
             )
-        super().__post_init__()
 
     def reading(self) -> dict[str, Any]:
         """The options of :func:`rewardkit.parsing.parse`."""
@@ -81,9 +81,6 @@ class MultiReward(TextReward):
             # Duplicates have failed or were merged, unless they are let be.
             "unique": count_classes(self.classes(forecast)) if self.on_duplicate == "allow" else given,
         }
-
-    def _warn(self, what: str, remedy: str) -> None:
-        warnings.warn(f"{self.name}: {what}. Remedy: {remedy}.", HarmfulSettingWarning, stacklevel=5)
 
 
 def check_count(name: str, value: Any, *, low: int = 1, high: int = 64) -> None:

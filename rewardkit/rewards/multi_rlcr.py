@@ -55,7 +55,9 @@ class MultiRLCR(MultiReward):
     reduce: Literal["mean", "sum"] = "mean"
     force: bool = False
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Refuses "any" credit for several right answers, and warns where a right answer is worth too little."""
+        super().check()
         object.__setattr__(self, "weights", read_weights(self.weights))
         check_choice("exclusive", self.exclusive, (None, True, False))
         check_choice("reduce", self.reduce, ("mean", "sum"))
@@ -68,13 +70,12 @@ class MultiRLCR(MultiReward):
             )
         per_answer = self.weights[0] / (self.max_answers if self.credit_mode == "frac" else 1)
         if per_answer < self._slot_weight:
-            self._warn(
+            self.warn(
                 "a right answer is worth less than its slot's Brier term, so an unlikely one with confidence 0 can win",
                 f"a correctness weight of at least {self.weights[0] * self._slot_weight / per_answer:.4g}"
                 if per_answer
                 else "a positive correctness weight",
             )
-        super().__post_init__()
 
     @property
     def _slot_weight(self) -> float:
@@ -138,7 +139,7 @@ class MultiRLCR(MultiReward):
     ) -> tuple[Float64, Mapping[str, Any]]:
         """Credit less the squared errors."""
         if self.credit_mode == "any" and self.exclusive is None and not self.force and (outcome.n_golds > 1).any():
-            self._warn("credit_mode='any' with several references pays for junk answers", "credit_mode='sum'")
+            self.warn("credit_mode='any' with several references pays for junk answers", "credit_mode='sum'")
         errors = np.square(forecast.probs - outcome.correct).sum(axis=1)
         total = forecast.probs.sum(axis=1)
         parts = {

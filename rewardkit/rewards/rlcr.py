@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from rewardkit.errors import HarmfulSettingWarning, InvalidArgumentError
+from rewardkit.errors import InvalidArgumentError
 from rewardkit.rewards.base import register
 from rewardkit.rewards.text import CONFIDENT, TextReward
 from rewardkit.scoring import EPSILON, Rule, brier_reward, scoring_rule
@@ -56,17 +55,18 @@ class RLCR(TextReward):
     epsilon: float = EPSILON
     shift: bool = False
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Warns where the theorem does not hold."""
+        super().check()
         object.__setattr__(self, "weights", read_weights(self.weights))
         a, b = self.weights
         if not self._rule.strict:
-            _warn(f"the rule {self.rule!r} is not proper: it teaches confidences of 0 and 1", "use rule='brier'")
+            self.warn(f"the rule {self.rule!r} is not proper: it teaches confidences of 0 and 1", "use rule='brier'")
         elif a < b * self._rule.tension:
-            _warn(
+            self.warn(
                 f"with weights {a:g} and {b:g} an unlikely answer stated with low confidence beats a likelier one",
                 f"a correctness weight of at least {b * self._rule.tension:.4g}",
             )
-        super().__post_init__()
 
     @property
     def _rule(self) -> Rule:
@@ -134,7 +134,3 @@ def read_weights(weights: Any) -> tuple[float, float]:
     for name, weight in zip(WEIGHT_NAMES, weights, strict=True):
         check_number(f"weights[{name!r}]", weight, low=0.0)
     return float(weights[0]), float(weights[1])
-
-
-def _warn(what: str, remedy: str) -> None:
-    warnings.warn(f"rlcr: {what}. Remedy: {remedy}.", HarmfulSettingWarning, stacklevel=4)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
-from rewardkit.errors import UnknownNameError
+from rewardkit.errors import HarmfulSettingWarning, UnknownNameError
 from rewardkit.matching import Mode, equivalence_classes, match
 from rewardkit.parsing import parse
 from rewardkit.rewards.base import Reward
@@ -68,16 +69,24 @@ class TextReward(Reward):
     allow_inversion: bool = False
 
     def __post_init__(self) -> None:
-        if str(self.format).lower() not in self.formats:
-            raise UnknownNameError(f"format of the reward {self.name!r}", self.format, self.formats)
-        for option in self.parse_options:
-            check_choice("parse_options", option, PARSE_OPTIONS)
-        check_choice("on_duplicate", self.on_duplicate, (None, "fail", "merge", "allow"))
+        self.check()
         fail = derive_fail_reward(
             self.min_value, margin=self.margin, fail_reward=self.fail_reward, allow_inversion=self.allow_inversion
         )
         object.__setattr__(self, "fail_reward", fail)
         self.judge([""], ["-"])  # whatever parse and match refuse, they refuse now and not in the trainer
+
+    def check(self) -> None:
+        """Refuses parameters that make no sense, and warns of those that are known to do harm."""
+        if str(self.format).lower() not in self.formats:
+            raise UnknownNameError(f"format of the reward {self.name!r}", self.format, self.formats)
+        for option in self.parse_options:
+            check_choice("parse_options", option, PARSE_OPTIONS)
+        check_choice("on_duplicate", self.on_duplicate, (None, "fail", "merge", "allow"))
+
+    def warn(self, what: str, remedy: str) -> None:
+        """Warns of a setting that is known to do harm."""
+        warnings.warn(f"{self.name}: {what}. Remedy: {remedy}.", HarmfulSettingWarning, stacklevel=6)
 
     def __call__(
         self,
