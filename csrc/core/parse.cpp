@@ -365,10 +365,10 @@ class Reader {
       return Reason::none;
     }
 
-    // What is wrong when the next token is not the one that is due; `otherwise` where it could stand further on.
+    // What is wrong when the next token is not the one that is due; `otherwise` where nothing else is.
     Reason unexpected(Reason otherwise) const {
       if (!token_) return otherwise;
-      if (!token_.opens) return Reason::tag_unexpected;
+      if (!token_.opens) return token_.role == Role::wrapper ? otherwise : Reason::tag_unexpected;
       return done() ? Reason::tag_repeated : otherwise;
     }
 

@@ -13,7 +13,7 @@ from rewardkit import _kernels
 from rewardkit.errors import InvalidArgumentError
 from rewardkit.parsing import grammar
 from rewardkit.parsing.grammar import MAX_ANSWERS, Format, TagNames, get_format
-from rewardkit.types import Forecast
+from rewardkit.types import Bool, Forecast
 
 Mode = Literal["strict", "lenient", "rlcr"]
 Think = Literal["required", "optional", "forbidden", "ignore"]
@@ -114,7 +114,7 @@ def parse(
     sum_tol: float = 0.02,
     tags: TagNames | None = None,
     special_tokens: Iterable[str] = SPECIAL_TOKENS,
-    truncated: Sequence[bool] | None = None,
+    truncated: Sequence[bool] | Bool | None = None,
     threads: int | None = None,
 ) -> Forecast:
     """Reads what completions claim.
@@ -142,7 +142,7 @@ def parse(
         sum_tol: See there.
         tags: Custom tags by part name: another name (``{"answer": "solution"}``) or a pair of literal strings
             (``{"answer": ("<|begin|>", "<|end|>")}``, with ``{i}`` for the number where tags are numbered).
-        special_tokens: Stripped from the end of each completion.
+        special_tokens: Stripped from the end of each completion (those that a tag of the format ends with are not).
         truncated: ``[B]`` which completions were cut at the length limit; these are ill-formed, whatever they say.
         threads: How many threads read; default one per 4 MB of text, up to the processors at hand. The result is the same.
 
@@ -163,6 +163,7 @@ def parse(
         min_answers=min_answers,
         on_bad_sum=on_bad_sum,
         sum_tol=sum_tol,
+        tags=tags,
         special_tokens=special_tokens,
         threads=threads,
     )
@@ -215,6 +216,7 @@ def spans(
         min_answers=min_answers,
         on_bad_sum=None,
         sum_tol=0.02,
+        tags=tags,
         special_tokens=special_tokens,
         threads=threads,
     )
@@ -273,6 +275,7 @@ def _call(
     min_answers: int | None,
     on_bad_sum: str | None,
     sum_tol: float,
+    tags: TagNames | None,
     special_tokens: Iterable[str],
     threads: int | None,
 ) -> tuple[Format, list[str], dict[str, Any]]:
@@ -292,8 +295,10 @@ def _call(
         raise InvalidArgumentError("min_answers", expected=f"an integer from 1 to max_answers={count}", got=fewest)
     if not isinstance(sum_tol, (int, float)) or not 0.0 <= sum_tol < 1.0:
         raise InvalidArgumentError("sum_tol", expected="a number in [0, 1)", got=sum_tol)
-    if isinstance(special_tokens, str) or not all(isinstance(token, str) and token for token in special_tokens):
+    tokens = special_tokens if isinstance(special_tokens, str) else tuple(special_tokens)
+    if isinstance(tokens, str) or not all(isinstance(token, str) and token for token in tokens):
         raise InvalidArgumentError("special_tokens", expected="a list of strings, none empty", got=special_tokens)
+    ends = [end for literal in grammar.literals(form, tags) for end in (literal.open, literal.close)]
     if threads is not None and (not isinstance(threads, int) or threads < 1):
         raise InvalidArgumentError("threads", expected="a positive integer", got=threads)
     return (
@@ -306,7 +311,7 @@ def _call(
             "max_answers": count,
             "on_bad_sum": on_bad_sum,
             "sum_tol": float(sum_tol),
-            "special_tokens": tuple(special_tokens),
+            "special_tokens": tuple(token for token in tokens if not any(end.endswith(token) for end in ends)),
             "threads": threads or 0,
         },
     )
@@ -339,9 +344,9 @@ def _unescape_answers(forecast: Forecast) -> None:
                 answers[slot] = plain or answer  # nothing but &nbsp; is kept as it was written
 
 
-def _drop_truncated(forecast: Forecast, truncated: Sequence[bool]) -> None:
+def _drop_truncated(forecast: Forecast, truncated: Sequence[bool] | Bool) -> None:
     flags = np.asarray(truncated)
-    if flags.shape != (len(forecast),) or flags.dtype.kind not in "b":
+    if flags.shape != (len(forecast),) or (len(forecast) and flags.dtype != bool):
         raise InvalidArgumentError("truncated", expected=f"{len(forecast)} booleans, one per completion", got=truncated)
     for row in np.flatnonzero(flags):
         forecast.answers[row] = []

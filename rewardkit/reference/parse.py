@@ -270,9 +270,10 @@ class _Strict:
         return token
 
     def unexpected(self, token: _Token | None, otherwise: str) -> str:
-        if token and not token.opens:
+        """What is wrong when the next tag is not the one that is due; ``otherwise`` where nothing else is."""
+        if token and not token.opens and token.key[0] != "wrapper":
             return "tag_unexpected"
-        return "tag_repeated" if token and token.key in self.done else otherwise
+        return "tag_repeated" if token and token.opens and token.key in self.done else otherwise
 
     def block(self, key: Key) -> None:
         begin = self.expect(key)

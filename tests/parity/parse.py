@@ -58,7 +58,7 @@ def calls(draw: st.DrawFn) -> tuple[tuple[Any, ...], dict[str, Any]]:
         blocks(pairs, max_answers),
         filled(form, pairs, max_answers),
         filled(form, pairs, max_answers),
-        mutated(parsing.example(form.name, max_answers=max_answers, tags=custom), words),
+        mutated(renamed(form, max_answers, pairs), words),
     )
     options = {
         "mode": mode,
@@ -114,6 +114,16 @@ def blocks(draw: st.DrawFn, pairs: tuple[grammar.Literals, ...], max_answers: in
         ]
         result.append(draw(st.sampled_from(SPACES)))
     return "".join(result)
+
+
+def renamed(form: parsing.Format, max_answers: int, pairs: tuple[grammar.Literals, ...]) -> str:
+    """The format's example with the tags of `pairs`, which need not be such that it parses."""
+    text = parsing.example(form.name, max_answers=max_answers)
+    for usual, pair in zip(grammar.literals(form), pairs, strict=True):
+        for number in range(1, max_answers + 1):
+            for old, new in zip(usual.at(number), pair.at(number), strict=True):
+                text = text.replace(old, new)
+    return text
 
 
 @st.composite
