@@ -1,0 +1,121 @@
+"""Reads every reference of a job before its first step: a broken one fails at start, with its row named."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rewardkit.errors import DataError
+from rewardkit.integrations.verl.rows import ABSENT, lookup, read_reference
+from rewardkit.integrations.verl.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+
+def check_files(settings: Settings, files: Sequence[str], *, group_sizes_differ: bool = False) -> int:
+    """Checks the reference of every row of a job's data files.
+
+    Args:
+        settings: The job's rewards.
+        files: Parquet, JSON or JSON-lines files, as verl's ``data.train_files`` and ``data.val_files`` name them.
+        group_sizes_differ: Whether rows must say if they are for training or validation (``extra_info.split``).
+
+    Returns:
+        The number of rows that were checked; files that do not lie on this machine are left out.
+
+    Raises:
+        DataError: A row without a reference, with an empty one, with one of the wrong type, or from a data source that no
+            reward applies to; names file, row and column.
+    """
+    needs_split = group_sizes_differ and settings.needs_group
+    count = 0
+    for file in files:
+        path = Path(str(file)).expanduser()
+        if not path.is_file():
+            logger.warning("rewardkit: %s does not lie on this machine; its references are not checked at start", file)
+            continue
+        for number, row in enumerate(_rows(path, settings)):
+            _check_row(settings, row, file=str(file), number=number)
+            if needs_split and not isinstance(lookup(row, "extra_info.split"), str):
+                raise DataError(
+                    "'train' or 'test', since rollout.n and rollout.val_kwargs.n differ and a reward needs whole groups",
+                    "no such column",
+                    file=str(file),
+                    row=number,
+                    column="extra_info.split",
+                )
+            count += 1
+    return count
+
+
+def _check_row(settings: Settings, row: dict[str, Any], *, file: str, number: int) -> None:
+    source = lookup(row, "data_source")
+    if not isinstance(source, str):
+        found = "no such column" if source is ABSENT else repr(source)
+        raise DataError("the name of the row's data source", found, file=file, row=number, column="data_source")
+    terms = settings.terms_for(source)
+    if not terms:
+        named = sorted({source for term in settings.terms for source in term.data_sources})
+        raise DataError(
+            f"a data source that a reward applies to ({', '.join(named)})",
+            repr(source),
+            file=file,
+            row=number,
+            column="data_source",
+        )
+    for gold_kind in {term.gold_kind for term in terms}:
+        read_reference(
+            lookup(row, settings.reference),
+            path=settings.reference,
+            as_json=settings.references_are_json,
+            gold_kind=gold_kind,  # type: ignore[arg-type]
+            file=file,
+            row=number,
+        )
+    for path in settings.columns.values():
+        # What an agent loop adds is not in the file yet.
+        if not path.startswith("tool_extra_fields") and lookup(row, path) in (ABSENT, None):
+            raise DataError("a value", "none", file=file, row=number, column=path)
+
+
+def _rows(path: Path, settings: Settings) -> Iterator[dict[str, Any]]:
+    """The rows of a file; of a Parquet file, the columns that are looked at alone."""
+    if path.suffix in (".json", ".jsonl"):
+        yield from _json_rows(path)
+        return
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(path)
+    except pa.ArrowException as error:
+        raise DataError("a Parquet file", str(error), file=str(path)) from error
+    paths = ["data_source", "extra_info.split", settings.reference, *settings.columns.values()]
+    # Only the fields that are looked at: extra_info may hold long texts.
+    present = [name for name in dict.fromkeys(paths) if name.split(".")[0] in file.schema_arrow.names]
+    for batch in file.iter_batches(batch_size=4096, columns=present):
+        yield from batch.to_pylist()
+
+
+def _json_rows(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8") as stream:
+        if path.suffix == ".json":
+            first = stream.read(1)
+            stream.seek(0)
+            if first == "[":
+                rows = json.load(stream)
+                yield from rows
+                return
+        for number, line in enumerate(stream):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise DataError("one JSON object a line", str(error), file=str(path), row=number) from error
+            if not isinstance(row, dict):
+                raise DataError("one JSON object a line", type(row).__name__, file=str(path), row=number)
+            yield row

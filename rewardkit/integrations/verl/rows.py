@@ -1,0 +1,85 @@
+"""One rollout as the scorer sees it, and how a value is found in a row of verl's data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rewardkit.errors import DataError
+from rewardkit.types import GoldKind, References
+
+ABSENT = object()
+"""What :func:`lookup` returns where a path leads nowhere."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One rollout.
+
+    Attributes:
+        token_ids: The response's own tokens, without padding.
+        fields: The row of the data set and what verl adds to it; by name.
+        truncated: Whether the response ended because it was as long as it may be.
+    """
+
+    token_ids: list[int]
+    fields: Mapping[str, Any]
+    truncated: bool
+
+    @property
+    def data_source(self) -> str:
+        """The row's data source, "" where it has none."""
+        return str(self.fields.get("data_source", ""))
+
+
+def lookup(fields: Mapping[str, Any], path: str) -> Any:
+    """Follows a dotted path through mappings; :data:`ABSENT` where it leads nowhere."""
+    value: Any = fields
+    for part in path.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return ABSENT
+        value = value[part]
+    return value
+
+
+def read_reference(
+    value: Any, *, path: str, as_json: bool, gold_kind: GoldKind | None, file: str | None = None, row: int | None = None
+) -> tuple[tuple[str, ...], ...]:
+    """A row's golds, each with its aliases, checked.
+
+    Raises:
+        DataError: It is missing, empty, or of a type that is no reference; names file, row and column.
+    """
+
+    def bad(expected: str, found: Any) -> DataError:
+        return DataError(expected, found if isinstance(found, str) else _brief(found), file=file, row=row, column=path)
+
+    if value is ABSENT:
+        raise bad("a reference", "no such column")
+    if value is None:
+        raise bad("a reference", "None")
+    if as_json:
+        if not isinstance(value, str):
+            raise bad("a reference as JSON text", value)
+        try:
+            value = json.loads(value)
+        except ValueError as error:
+            raise bad("a reference as JSON text", f"{_brief(value)} ({error})") from error
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        raise bad("a reference that is text (write numbers as text, as the answer would be written)", value)
+    try:
+        return References.of([value], gold_kind=gold_kind).golds[0]
+    except ValueError as error:
+        expected = getattr(error, "expected", "a string, a list of strings or a list of lists of strings")
+        raise bad(expected, value if value not in ("", [], ()) else "an empty reference") from error
+
+
+def _brief(value: Any, limit: int = 80) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
