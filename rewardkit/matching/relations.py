@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from rewardkit import _kernels
+from rewardkit._kernels import kernel
 from rewardkit.errors import InvalidArgumentError, UnknownNameError
 from rewardkit.matching.text import MODES, Mode, _split
 from rewardkit.types import References
@@ -74,14 +74,12 @@ class TextRelation(Relation):
 
     def credit(self, answers: Sequence[Sequence[str]], references: References, *, distinct: bool) -> Credited:
         """See :meth:`Relation.credit`; never an error."""
-        correct, found, _ = _kernels._lookup("reference", "match_sets")(
-            answers, references.golds, distinct=distinct, **self._options()
-        )
+        correct, found, _ = kernel("match_sets")(answers, references.golds, distinct=distinct, **self._options())
         return correct, found, [""] * len(answers)
 
     def classes(self, answers: Sequence[Sequence[str]], *, linkage: Linkage) -> npt.NDArray[np.int64]:
         """See :meth:`Relation.classes`."""
-        return _kernels._lookup("reference", "equivalence_classes")(answers, linkage=linkage, **self._options())
+        return kernel("equivalence_classes")(answers, linkage=linkage, **self._options())
 
 
 class JudgedRelation(Relation):
@@ -104,7 +102,7 @@ class JudgedRelation(Relation):
                     errors[b] = errors[b] or error
             if errors[b]:
                 equal[b] = False
-        return (*_kernels._lookup("reference", "assign")(equal, distinct=distinct), errors)
+        return (*kernel("assign")(equal, distinct=distinct), errors)
 
     def _any(self, answer: str, aliases: Sequence[str]) -> tuple[bool, str]:
         error = ""

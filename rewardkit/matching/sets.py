@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from rewardkit import _kernels
+from rewardkit._kernels import kernel
 from rewardkit.errors import InvalidArgumentError, UnknownNameError
 from rewardkit.matching.relations import Judge, Linkage, Relation, relation
 from rewardkit.matching.text import Mode
@@ -98,22 +98,21 @@ def equivalence_classes(
 
 
 def assign(
-    equal: npt.NDArray[np.bool_], *, credit: Credit = "distinct", threads: int = 1
+    equal: npt.NDArray[np.bool_], *, credit: Credit = "distinct"
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Credit from a relation that is known already.
 
     Args:
         equal: bool ``[B, K, M]``, whether answer k equals gold m; False where either is absent.
         credit: As in :func:`match`.
-        threads: How many threads share the work.
 
     Returns:
-        bool ``[B, K]`` credited answers, bool ``[B, M]`` found golds. With "distinct" the number of credited answers is the
-        largest possible, and among such assignments the one that credits earlier answers.
+        bool ``[B, K]`` credited answers, bool ``[B, M]`` found golds. With "distinct" their number is the largest possible;
+        among such assignments earlier answers are credited and earlier golds found.
     """
     if credit not in CREDITS:
         raise UnknownNameError("credit", credit, CREDITS)
-    return _kernels._lookup("reference", "assign")(equal, distinct=credit == "distinct", threads=threads)
+    return kernel("assign")(equal, distinct=credit == "distinct")
 
 
 def _widened(correct: npt.NDArray[np.bool_], width: int) -> npt.NDArray[np.bool_]:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from rewardkit import _kernels
+from rewardkit._kernels import kernel
 
 Mode = Literal["numeric_safe", "official"]
 MODES: tuple[Mode, ...] = ("numeric_safe", "official")
@@ -25,7 +25,7 @@ def normal_forms(texts: Sequence[str], *, mode: Mode = "numeric_safe") -> list[s
     Returns:
         ``[N]`` tokens joined by single spaces; "" for a text without any (which in the numeric-safe mode equals nothing).
     """
-    return _kernels._lookup("reference", "normal_forms")(texts, mode=mode)
+    return kernel("normal_forms")(texts, mode=mode)
 
 
 def exact_match(
@@ -54,7 +54,7 @@ def exact_match(
         >>> exact_match(["The Beatles!", "3.5"], ["Beatles", ["35", "thirty-five"]])
         array([1., 0.])
     """
-    return _kernels._lookup("reference", "exact_match")(predictions, references, mode=mode, threads=threads)
+    return kernel("exact_match")(predictions, references, mode=mode, threads=threads)
 
 
 def token_f1(
@@ -92,7 +92,7 @@ def token_f1(
         >>> token_f1(["New York City"], ["New York"])
         array([0.8])
     """
-    return _kernels._lookup("reference", "token_f1")(
+    return kernel("token_f1")(
         predictions, references, mode=mode, yes_no=yes_no, split_cjk=_split(split_cjk, mode), threads=threads
     )
 
@@ -132,7 +132,7 @@ def fuzzy_match(
         >>> fuzzy_match(["David Weissman", "13 May 1990"], ["Weissman", "12 May 1990"])
         array([1., 0.])
     """
-    return _kernels._lookup("reference", "fuzzy_match")(
+    return kernel("fuzzy_match")(
         predictions,
         references,
         mode=mode,
@@ -171,7 +171,7 @@ def bag_f1(
     Raises:
         InvalidArgumentError: A wrong dtype or shape, or offsets that do not rise from 0 to the end.
     """
-    return _kernels._lookup("reference", "bag_f1")(
+    return kernel("bag_f1")(
         prediction_ids=prediction_ids,
         prediction_offsets=prediction_offsets,
         reference_ids=reference_ids,

@@ -20,6 +20,25 @@ import numpy as np
 import numpy.typing as npt
 
 from rewardkit.errors import InvalidArgumentError, UnknownNameError
+from rewardkit.reference.characters import (
+    BREAK,
+    COMMA,
+    CURRENCY,
+    DOT,
+    FRACTION,
+    MINUS,
+    OPERATOR,
+    PLAIN,
+    QUOTE,
+    SPACE,
+    SUBSCRIPT,
+    SUPERSCRIPT,
+    UNIT,
+    WORD,
+    character_class,
+    fold_character,
+    is_cjk,
+)
 
 MODES = ("official", "numeric_safe")
 TEXT_MATCHERS = ("exact", "token_f1", "fuzzy")
@@ -36,86 +55,7 @@ def official_tokens(text: str) -> list[str]:
     return _ARTICLE.sub(" ", text.lower().translate(_DELETE_PUNCTUATION)).split()
 
 
-# ---- the numeric-safe normal form: fold single characters -----------------------------------------------------------
-
-_SINGLE_QUOTES = "'‘’‚‛′‵ʹʻʼʽ´`‹›"
-_DOUBLE_QUOTES = '"“”„‟″‶«»〝〞〟'
-_SLASHES = "/⁄∕"
-_COMMERCIAL_MARKS = "™®©℠℗"
-_FILLERS = "\u034f\u115f\u1160\u3164\uffa0"  # invisible without being format characters
-_VARIATION_SELECTORS = {
-    *map(chr, range(0xFE00, 0xFE10)),
-    *map(chr, range(0xE0100, 0xE01F0)),
-    *"\u180b\u180c\u180d\u180f",
-}
-_TAG_CHARACTERS = {*map(chr, range(0xE0020, 0xE0080))}  # tell the flags of England and Scotland apart
-_ARABIC_POINTS = {"\u066b": ".", "\u066c": ",", "\u066a": "%"}
-# Compatibility forms that are the same character in another shape: their digits are digits.
-_SHAPES = {
-    "",
-    "<wide>",
-    "<narrow>",
-    "<small>",
-    "<font>",
-    "<noBreak>",
-    "<vertical>",
-    "<initial>",
-    "<medial>",
-    "<final>",
-    "<isolated>",
-}
-_SCRIPTED = "0123456789+-−=in"  # what a super- or subscript says something with; the others are typography ("1ᵉʳ")
-
-PLAIN, SUPERSCRIPT, SUBSCRIPT, FRACTION = range(4)
-
-
-@cache
-def fold_character(char: str) -> tuple[int, str]:
-    """What one code point becomes, and whether it is a superscript, a subscript or a fraction.
-
-    Compatibility forms become plain, case is folded; dashes become ``-``, quotes ``'`` and ``"``, digits of other scripts
-    ASCII, white space and controls a space; what cannot be seen vanishes, and so does the sign of a trade mark.
-    """
-    category = unicodedata.category(char)
-    if category == "Cc" or category[0] == "Z":
-        return PLAIN, " "
-    if char in _SINGLE_QUOTES:
-        return PLAIN, "'"
-    if char in _DOUBLE_QUOTES:
-        return PLAIN, '"'
-    if char in _SLASHES:
-        return PLAIN, "/"
-    if char in _ARABIC_POINTS:
-        return PLAIN, _ARABIC_POINTS[char]
-    if char in _COMMERCIAL_MARKS or char in _FILLERS or char in _VARIATION_SELECTORS:
-        return PLAIN, ""
-    if category == "Cf" and char not in _TAG_CHARACTERS:
-        return PLAIN, ""
-    if category == "Pd" or char == "−":
-        return PLAIN, "-"
-    if category == "Nd":
-        return PLAIN, str(unicodedata.decimal(char))
-    shape, parts = _decomposition(char)
-    if shape in ("<super>", "<sub>") and parts in _SCRIPTED:
-        return (SUPERSCRIPT if shape == "<super>" else SUBSCRIPT), fold_character(parts)[1]
-    if shape == "<fraction>":
-        return FRACTION, "".join(fold_character(part)[1] for part in parts)
-    if parts and (shape in _SHAPES or not any(part in string.digits for part in parts)):
-        return PLAIN, "".join(_in_line(*fold_character(part)) for part in parts)
-    if category[0] == "M":  # a mark has no case; folding it to a letter would undo the order of marks
-        return PLAIN, char
-    folded = char.casefold()
-    return PLAIN, char if folded == char else "".join(fold_character(part)[1] for part in folded)
-
-
-def _decomposition(char: str) -> tuple[str, str]:
-    fields = unicodedata.decomposition(char).split()
-    shape = fields.pop(0) if fields and fields[0].startswith("<") else ""
-    return shape, "".join(chr(int(code, 16)) for code in fields)
-
-
-def _in_line(kind: int, piece: str) -> str:
-    return "^" + piece if kind == SUPERSCRIPT else piece
+# ---- the numeric-safe normal form: fold -----------------------------------------------------------------------------
 
 
 def fold(text: str) -> str:
@@ -142,30 +82,8 @@ def fold(text: str) -> str:
 
 # ---- the numeric-safe normal form: tokens of a folded text ----------------------------------------------------------
 
-SPACE, WORD, DOT, COMMA, MINUS, QUOTE, BREAK, OPERATOR, CURRENCY, UNIT = range(10)
-_ASCII_CLASS = {
-    **dict(zip(" .,-'\"", (SPACE, DOT, COMMA, MINUS, QUOTE, QUOTE), strict=True)),
-    **dict.fromkeys("+#*/<=>^~|\\@", OPERATOR),
-    **dict.fromkeys("%&‰‱", UNIT),
-}
 _THOUSANDS = re.compile(r"[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![0-9]|,[0-9])")
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?")
-
-
-@cache
-def character_class(char: str) -> int:
-    """The class of a character of a folded text.
-
-    An operator makes it another answer ("C++", "C#"); a currency, a unit or a picture says more about the same one.
-    """
-    if char in _ASCII_CLASS:
-        return _ASCII_CLASS[char]
-    category = unicodedata.category(char)
-    if category in ("Sm", "Sc"):
-        return OPERATOR if category == "Sm" else CURRENCY
-    if category[0] == "S":
-        return UNIT
-    return BREAK if category[0] == "P" else WORD
 
 
 def numeric_safe_tokens(text: str) -> list[str]:
@@ -313,22 +231,6 @@ def _with_plain_number(tokens: list[str]) -> list[str]:
 
 
 # ---- token lists ----------------------------------------------------------------------------------------------------
-
-_CJK = (
-    (0x3005, 0x3007),
-    (0x3040, 0x30FF),
-    (0x31F0, 0x31FF),
-    (0x3400, 0x4DBF),
-    (0x4E00, 0x9FFF),
-    (0xF900, 0xFAFF),
-    (0xFF66, 0xFF9F),
-    (0x20000, 0x3FFFF),
-)
-
-
-def is_cjk(char: str) -> bool:
-    """Whether a code point belongs to a script that puts no spaces between words: Han, Hiragana, Katakana."""
-    return any(low <= ord(char) <= high for low, high in _CJK)
 
 
 def _split_cjk(token: str) -> list[str]:
@@ -494,34 +396,37 @@ def match_sets(
     return (*assign(equal, distinct=distinct), np.array([len(row) for row in golds], np.int64))
 
 
-def assign(
-    equal: npt.NDArray[np.bool_], *, distinct: bool, threads: int = 1
-) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+def assign(equal: npt.NDArray[np.bool_], *, distinct: bool) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Credit from a relation ``[B, K, M]``: which answers are credited ``[B, K]``, which golds are found ``[B, M]``.
 
-    With ``distinct``, a maximum matching (Kuhn's algorithm): each gold credits one answer, and earlier answers come first.
+    With ``distinct``, a maximum matching (Kuhn's algorithm): each gold credits one answer. Earlier answers are credited and
+    earlier golds found first; a matching that does both exists (Mendelsohn and Dulmage 1958).
     """
     if not (isinstance(equal, np.ndarray) and equal.dtype == np.bool_ and equal.ndim == 3):
         raise InvalidArgumentError("equal", expected="a bool array [B, K, M]", got=equal)
     if not distinct:
         return np.any(equal, axis=2), np.any(equal, axis=1)
-    correct, found = np.zeros(equal.shape[:2], np.bool_), np.zeros((equal.shape[0], equal.shape[2]), np.bool_)
+    return _covered(equal), _covered(equal.swapaxes(1, 2))
 
-    def augment(b: int, k: int, owner: dict[int, int], tried: set[int]) -> bool:
-        for m in np.flatnonzero(equal[b, k]).tolist():
-            if m not in tried:
-                tried.add(m)
-                if m not in owner or augment(b, owner[m], owner, tried):
-                    owner[m] = k
+
+def _covered(edges: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Which left vertices ``[B, L]`` a maximum matching of ``[B, L, R]`` covers, earlier ones first."""
+
+    def augment(b: int, left: int, owner: dict[int, int], tried: set[int]) -> bool:
+        for right in np.flatnonzero(edges[b, left]).tolist():
+            if right not in tried:
+                tried.add(right)
+                if right not in owner or augment(b, owner[right], owner, tried):
+                    owner[right] = left
                     return True
         return False
 
-    for b in range(equal.shape[0]):
+    covered = np.zeros(edges.shape[:2], np.bool_)
+    for b in range(edges.shape[0]):
         owner: dict[int, int] = {}
-        for k in range(equal.shape[1]):
-            correct[b, k] = augment(b, k, owner, set())
-        found[b, list(owner)] = True
-    return correct, found
+        for left in range(edges.shape[1]):
+            covered[b, left] = augment(b, left, owner, set())
+    return covered
 
 
 def equivalence_classes(
