@@ -14,12 +14,14 @@ import torch
 from torch import Tensor
 
 from rewardkit import _kernels
-from rewardkit.errors import InvalidArgumentError
+from rewardkit.errors import BackendError, InvalidArgumentError
 from rewardkit.likelihood.spans import refused_offsets
 
 _DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 TILE = 1024
 """Columns of the vocabulary that :func:`linear_token_logprobs` holds at a time: 4 KiB a row, which stays in the cache."""
+
+_MM_HAS_OUT_DTYPE = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 8)
 
 _library = torch.library.Library("rewardkit", "DEF")
 _library.define(
@@ -51,6 +53,14 @@ def _where(like: Tensor) -> tuple[int, int, int]:
     return torch.get_num_threads(), -1, 0
 
 
+def _scratch(logits: Tensor) -> Tensor | None:
+    """Device memory with which several blocks of the GPU share a row when rows are few; from torch's own allocator."""
+    if not logits.is_cuda:
+        return None
+    needed = _kernel("token_logprobs_workspace", logits)(*logits.shape)
+    return torch.empty(needed, dtype=torch.uint8, device=logits.device) if needed else None
+
+
 def _dense_rows(logits: Tensor) -> Tensor:
     """Only the vocabulary axis must be dense; any row stride goes as it is."""
     return logits if logits.shape[1] <= 1 or logits.stride(1) == 1 else logits.contiguous()
@@ -78,6 +88,7 @@ def _token_logprobs(
     x, t = _dense_rows(logits), targets.contiguous()
     logprob, lse = (torch.empty(rows, dtype=torch.float32, device=x.device) for _ in range(2))
     entropy = torch.empty(rows if with_entropy else 0, dtype=torch.float32, device=x.device)
+    scratch = _scratch(x)
     invalid = _kernel("token_logprobs", x)(
         _pointer(x),
         _DTYPES[x.dtype],
@@ -91,6 +102,7 @@ def _token_logprobs(
         _pointer(entropy),
         _pointer(lse),
         *_where(x),
+        **({} if scratch is None else {"workspace": _pointer(scratch)}),
     )
     if invalid >= 0:
         _refuse_target(t, invalid, vocab, ignore_index)
@@ -178,9 +190,10 @@ def _linear_token_logprobs(
     upcast = not hidden.is_cuda and hidden.dtype != torch.float32
     left = hidden.float() if upcast else hidden
     tile_dtype = torch.float32 if hidden.is_cuda or upcast else left.dtype
-    buffer = torch.empty(rows * min(TILE, vocab), dtype=tile_dtype, device=hidden.device)
-    for first in range(0, vocab, TILE):
-        right = weight[first : first + TILE]
+    width = _tile_columns(rows, on_gpu=hidden.is_cuda)
+    buffer = torch.empty(rows * min(width, vocab), dtype=tile_dtype, device=hidden.device)
+    for first in range(0, vocab, width):
+        right = weight[first : first + width]
         columns = right.shape[0]
         tile = buffer[: rows * columns].view(rows, columns)
         _product(left, right.float() if upcast else right, tile)
@@ -207,10 +220,22 @@ def _linear_token_logprobs(
     return logprob, entropy
 
 
+def _tile_columns(rows: int, *, on_gpu: bool) -> int:
+    """On a GPU as many as keep a float32 tile within 32 MiB, which its cache holds: few rows then take few launches."""
+    if not on_gpu:
+        return TILE
+    return max(TILE, min(16 * TILE, (8 << 20) // max(rows, 1) // TILE * TILE))
+
+
 def _product(left: Tensor, right: Tensor, out: Tensor) -> None:
     if out.dtype == left.dtype:
         torch.mm(left, right.t(), out=out)
     else:  # CUDA, half precision in, float32 out
+        if not _MM_HAS_OUT_DTYPE:
+            raise BackendError(
+                "linear_token_logprobs of half-precision CUDA tensors needs torch >= 2.8 (float32 products of them); "
+                f"this is {torch.__version__}"
+            )
         torch.mm(left, right.t(), out_dtype=out.dtype, out=out)
 
 

@@ -16,6 +16,7 @@ LAYERS = [
     {"errors", "types"},
     {"reference", "_cpu", "_cuda", "_emu"},
     {"_kernels"},
+    {"_device"},
     {"parsing", "matching", "likelihood", "scoring", "shaping", "torch_ops"},
     {"rewards", "metrics", "selection", "groups"},
     {"data", "prior", "evaluation", "report", "integrations", "preflight"},

@@ -71,6 +71,7 @@ __global__ void __launch_bounds__(kThreads)
       continue;
     }
     if (!valid_confidence(confidence)) {
+      if (confidence != confidence) atomicAdd(reinterpret_cast<Wide*>(refused) + 1, Wide{1});
       if (one_group) {
         ++own_invalid;
       } else if (in_shared) {
@@ -148,7 +149,7 @@ int calibration_histogram(const CalibrationArrays<T>& in, std::int64_t* histogra
     return cudaMemsetAsync(data, 0, static_cast<std::size_t>(count) * sizeof(std::int64_t), stream_of(place));
   };
   for (const cudaError_t error : {zero(histogram, in.n_groups * in.bins * 3), zero(squared_error, in.n_groups),
-                                  zero(invalid, in.n_groups), zero(refused, 1)}) {
+                                  zero(invalid, in.n_groups), zero(refused, 2)}) {
     if (error != cudaSuccess) return error;
   }
   if (in.size == 0) return cudaSuccess;

@@ -48,8 +48,8 @@ struct CalibrationArrays {
   int fraction_bits;
 };
 
-// As rewardkit::calibration_histogram, but the outputs are written instead of added to, and `refused` [1] counts the
-// rows whose group lies outside [0, n_groups). T is float or double.
+// As rewardkit::calibration_histogram, but the outputs are written instead of added to, and `refused` [2] counts the
+// rows whose group lies outside [0, n_groups), and the NaNs among the invalid. T is float or double.
 template <class T>
 int calibration_histogram(const CalibrationArrays<T>& in, std::int64_t* histogram, std::int64_t* squared_error,
                           std::int64_t* invalid, std::int64_t* refused, Place place);

@@ -68,7 +68,7 @@ void bind_arrays(py::module_& module) {
       py::arg("confidence"), py::arg("dtype"), py::arg("correct"), py::arg("groups"), py::arg("size"),
       py::arg("thresholds"), py::arg("bins"), py::arg("n_groups"), py::arg("fraction_bits"), py::arg("histogram"),
       py::arg("squared_error"), py::arg("invalid"), py::arg("refused"), py::arg("device"), py::arg("stream"),
-      "calibration_histogram on device memory; refused [1] counts rows whose group lies outside [0, n_groups).");
+      "calibration_histogram on device memory; refused [2] counts rows with a group outside [0, n_groups), and NaNs.");
 
   module.def(
       "bag_f1_into",

@@ -30,15 +30,15 @@ py::tuple histogram(const Array<T>& confidence, const Array<std::uint8_t>& corre
   const Int64s group = groups.is_none() ? Int64s() : groups.cast<Int64s>();
   Int64s counts({static_cast<py::ssize_t>(n_groups), static_cast<py::ssize_t>(bins), py::ssize_t{3}});
   Int64s squared(n_groups), invalid(n_groups);
-  std::int64_t refused = 0;
+  std::int64_t refused[2] = {0, 0};
   const CalibrationArrays<T> in{
       confidence.data(), correct.data(), groups.is_none() ? nullptr : group.data(), size, thresholds.data(), bins,
       n_groups,          fraction_bits};
   run("calibration_histogram", kHost, [&](Place place) {
-    return calibration_histogram(in, counts.mutable_data(), squared.mutable_data(), invalid.mutable_data(), &refused,
+    return calibration_histogram(in, counts.mutable_data(), squared.mutable_data(), invalid.mutable_data(), refused,
                                  place);
   });
-  require(refused == 0, "calibration_histogram: a group lies outside [0, n_groups)");
+  require(refused[0] == 0, "calibration_histogram: a group lies outside [0, n_groups)");
   return py::make_tuple(counts, squared, invalid);
 }
 

@@ -100,12 +100,19 @@ T atomicAdd(T* address, T value) {
   if constexpr (std::is_integral_v<T>) {
     return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
   } else {
-    T old;
-    __atomic_load(address, &old, __ATOMIC_RELAXED);
-    T sum = old + value;
-    while (!__atomic_compare_exchange(address, &old, &sum, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-      sum = old + value;
-    return old;
+    // As integers, which the sanitizer knows as atomics.
+    using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+    static_assert(sizeof(T) == sizeof(Bits));
+    auto* const bits = reinterpret_cast<Bits*>(address);
+    Bits seen = __atomic_load_n(bits, __ATOMIC_RELAXED);
+    for (;;) {
+      T old;
+      std::memcpy(&old, &seen, sizeof old);
+      const T sum = old + value;
+      Bits wanted;
+      std::memcpy(&wanted, &sum, sizeof sum);
+      if (__atomic_compare_exchange_n(bits, &seen, wanted, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return old;
+    }
   }
 }
 

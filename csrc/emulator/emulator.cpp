@@ -220,11 +220,15 @@ Block& block_state() {
 char g_launch_tag, g_exit_tag;
 
 // Making a fiber takes a millisecond, so they are reused; rotated from block to block, so that equal threads of two
-// blocks are different threads to the sanitizer.
-void* pooled_fiber(std::size_t index, std::size_t threads) {
+// blocks are different threads to the sanitizer. A fiber keeps its stack: on another's it would seem to race with it.
+std::size_t rotated_slot(std::size_t index, std::size_t threads) {
+  return (index + g_stats.blocks * 7) % (threads + 37);
+}
+
+void* pooled_fiber(std::size_t slot) {
   static std::vector<void*> pool;
-  while (pool.size() < threads + 37) pool.push_back(__tsan_create_fiber(0));
-  return pool[(index + g_stats.blocks * 7) % pool.size()];
+  while (pool.size() <= slot) pool.push_back(__tsan_create_fiber(0));
+  return pool[slot];
 }
 
 // The memory is freed by a fiber that has seen all threads of the block end. If the scheduler's fiber did it, the next
@@ -399,11 +403,13 @@ void Block::run(uint3 index, dim3 grid, dim3 block, std::size_t dynamic_bytes, c
     thread.linear = static_cast<int>(i);
     thread.atomics = 0;
     thread.barrier_phase = thread.warp_phase = 0;
-    char* const stack = stacks_.at(i);
-    thread.context.prepare(stack, stacks_.size(), &thread_entry);
+    std::size_t slot = i;
 #if defined(RK_EMULATOR_THREAD_SANITIZER)
-    thread.context.thread_sanitizer_fiber = pooled_fiber(i, count);
+    slot = rotated_slot(i, count);
+    thread.context.thread_sanitizer_fiber = pooled_fiber(slot);
 #endif
+    char* const stack = stacks_.at(slot);
+    thread.context.prepare(stack, stacks_.size(), &thread_entry);
     order_[i] = static_cast<int>(i);
   }
   const bool shuffled = config().order >= 2;

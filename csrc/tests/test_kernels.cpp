@@ -192,18 +192,20 @@ void histogram(std::int64_t size, std::int64_t n_groups, int bins) {
   }
   if (size > 2) groups[2] = n_groups;  // refused
   const auto cells = static_cast<std::size_t>(n_groups * bins * 3), count = static_cast<std::size_t>(n_groups);
-  std::vector<std::int64_t> got(cells, 5), squared(count, 5), invalid(count, 5), refused(1, 5);
+  std::vector<std::int64_t> got(cells, 5), squared(count, 5), invalid(count, 5), refused(2, 5);
   const CalibrationArrays<T> in{confidence.data(), correct.data(), groups.data(), size,
                                 thresholds.data(), bins,           n_groups,      40};
   const int error = calibration_histogram(in, got.data(), squared.data(), invalid.data(), refused.data(), kPlace);
   RK_CHECK(error == 0, "%s", error_text(error));
   std::vector<std::int64_t> cells_want(cells), squared_want(count), invalid_want(count);
   const double magic = fixed_point_magic(40);
+  std::int64_t nans = 0;
   for (std::int64_t i = 0; i < size; ++i) {
     const auto k = static_cast<std::size_t>(i);
     if (groups[k] == n_groups) continue;
     const auto group = static_cast<std::size_t>(groups[k]);
     if (!valid_confidence(confidence[k])) {
+      nans += std::isnan(confidence[k]);
       ++invalid_want[group];
       continue;
     }
@@ -216,7 +218,8 @@ void histogram(std::int64_t size, std::int64_t n_groups, int bins) {
     cell[2] += fixed_point(confidence[k], magic);
     squared_want[group] += fixed_point_square(static_cast<double>(confidence[k]) - correct[k], magic);
   }
-  RK_CHECK(got == cells_want && squared == squared_want && invalid == invalid_want && refused[0] == (size > 2),
+  RK_CHECK(got == cells_want && squared == squared_want && invalid == invalid_want && refused[0] == (size > 2) &&
+               refused[1] == nans,
            "size %lld groups %lld bins %d", static_cast<long long>(size), static_cast<long long>(n_groups), bins);
 }
 

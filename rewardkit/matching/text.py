@@ -8,7 +8,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from rewardkit import _device
 from rewardkit._kernels import kernel
+from rewardkit.matching import on_device
 
 Mode = Literal["numeric_safe", "official"]
 MODES: tuple[Mode, ...] = ("numeric_safe", "official")
@@ -166,11 +168,20 @@ def bag_f1(
 
     Returns:
         float64 ``[sum_b K_b * G_b]``: the blocks ``[K_b, G_b]`` of the rollouts in order, each row-major. In [0, 1]; 0 where
-        a side is empty, both included.
+        a side is empty, both included. Of CUDA tensors (all six on one device) a tensor there.
 
     Raises:
         InvalidArgumentError: A wrong dtype or shape, or offsets that do not rise from 0 to the end.
     """
+    if _device.is_for_device(prediction_ids):
+        return on_device.bag_f1(
+            prediction_ids=prediction_ids,
+            prediction_offsets=prediction_offsets,
+            reference_ids=reference_ids,
+            reference_offsets=reference_offsets,
+            answer_rows=answer_rows,
+            gold_rows=gold_rows,
+        )
     return kernel("bag_f1")(
         prediction_ids=prediction_ids,
         prediction_offsets=prediction_offsets,

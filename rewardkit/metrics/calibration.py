@@ -25,9 +25,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from rewardkit import _kernels
+from rewardkit import _device, _kernels
 from rewardkit.errors import InvalidArgumentError
-from rewardkit.metrics import inputs
+from rewardkit.metrics import inputs, on_device
 from rewardkit.metrics.result import Metric, Null
 from rewardkit.types import Float64
 
@@ -122,18 +122,48 @@ def calibration_histogram(
         scheme: "width" (bins of equal width) or "mass" (of nearly equal count; equal confidences are never torn apart).
         edge: "left", "right" or "rlcr"; see the module's text.
 
+    CUDA tensors (float32 or float64; then all must be tensors on one device, and the bins not by mass) are counted on their
+    device, on its current stream; only the counts are fetched.
+
     Raises:
         InvalidArgumentError: A bad shape or setting, or a NaN.
     """
+    if _device.is_for_device(confidence):
+        return _histogram_on_device(confidence, correct, bins, groups, scheme, edge)
     q = inputs.numbers("confidence", confidence)
     y = inputs.labels("correct", correct, like=q)
     thresholds, edges, settings = _thresholds(q, bins, scheme, edge)
     names, index = (None, None) if groups is None else inputs.group_ids("groups", groups, like=q)
     n_groups = 1 if names is None else max(1, len(names))
     bits = fraction_bits(len(q))
-    counts, squared, invalid = _kernels.kernel("calibration_histogram")(q, y, thresholds, index, n_groups, bits)
-    if invalid.any():  # the kernel counts NaN among them
+    found = _kernels.kernel("calibration_histogram")(q, y, thresholds, index, n_groups, bits)
+    if found[2].any():  # the kernel counts NaN among the invalid ones
         inputs.refuse_nan("confidence", q)
+    return _histogram(*found, names=names, edges=edges, bits=bits, settings=settings)
+
+
+def _histogram_on_device(
+    confidence: Any, correct: Any, bins: int | Sequence[float], groups: Any, scheme: str, edge: str
+) -> Histogram:
+    if scheme == "mass" and isinstance(bins, (int, np.integer)):  # quantiles of the data, which only the host computes
+        raise InvalidArgumentError("scheme", expected="'width', or inner edges, for tensors on a device", got=scheme)
+    nothing = np.empty(0, on_device.confidence_dtype(confidence))
+    thresholds, edges, settings = _thresholds(nothing, bins, scheme, edge)
+    bits = fraction_bits(len(confidence))
+    counts, squared, invalid, names = on_device.histogram(confidence, correct, thresholds, groups, bits)
+    return _histogram(counts, squared, invalid, names=names, edges=edges, bits=bits, settings=settings)
+
+
+def _histogram(
+    counts: Int64,
+    squared: Int64,
+    invalid: Int64,
+    *,
+    names: npt.NDArray[Any] | None,
+    edges: Float64,
+    bits: int,
+    settings: dict[str, Any],
+) -> Histogram:
     return Histogram(
         edges=edges,
         count=counts[:, :, 0],
