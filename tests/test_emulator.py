@@ -58,8 +58,10 @@ def test_rows_that_are_not_read_and_targets_outside(emulator) -> None:
     x = torch.randn(4, 50)
     x[0] = torch.nan
     got, entropy = likelihood.token_logprobs(x, torch.tensor([-100, -1, 50, 3]), return_entropy=True)
-    assert got[0] == 0 and entropy[0] == 0
-    assert got[1:3].isnan().all() and entropy[1:3].isnan().all()
+    assert got[0] == 0
+    assert entropy[0] == 0
+    assert got[1:3].isnan().all()
+    assert entropy[1:3].isnan().all()
     assert got[3].isfinite()
 
 
@@ -102,7 +104,8 @@ def test_linear_and_spans(emulator) -> None:
     got = likelihood.linear_token_logprobs(hidden, weight, targets)
     torch.testing.assert_close(got.double(), reference(hidden @ weight.t(), targets), rtol=1e-5, atol=1e-5)
     spans = likelihood.span_reduce(got, torch.tensor([0, 2, 2, 5]), "mean_prob")
-    assert spans[0] == pytest.approx(got[:2].double().exp().mean().item()) and spans[1].isnan()
+    assert spans[0] == pytest.approx(got[:2].double().exp().mean().item())
+    assert spans[1].isnan()
     assert emulator() >= 4
 
 
@@ -163,7 +166,8 @@ def test_bag_f1_equals_the_host(emulator, monkeypatch: pytest.MonkeyPatch, dtype
     }
     tensors = {name: torch.from_numpy(value) for name, value in arguments.items()}
     got = matching.bag_f1(**tensors)
-    assert emulator() == 1 and got.dtype == torch.float64
+    assert emulator() == 1
+    assert got.dtype == torch.float64
     broken = {**tensors, "prediction_offsets": tensors["prediction_offsets"].flip(0)}
     with pytest.raises(InvalidArgumentError, match="prediction_offsets: expected offsets that rise from 0"):
         matching.bag_f1(**broken)
@@ -179,9 +183,7 @@ def test_several_threads_at_once(emulator) -> None:
     def score() -> None:
         try:
             for _ in range(5):
-                torch.testing.assert_close(
-                    likelihood.token_logprobs(x, targets).double(), want, rtol=1e-6, atol=1e-6
-                )
+                torch.testing.assert_close(likelihood.token_logprobs(x, targets).double(), want, rtol=1e-6, atol=1e-6)
         except BaseException as error:  # noqa: BLE001  (whatever happens in a thread fails the test below)
             failures.append(error)
 
@@ -196,7 +198,9 @@ def test_several_threads_at_once(emulator) -> None:
 def test_a_failed_launch_is_a_backend_error() -> None:
     module = _kernels._module("_emu")
     x, target, out = np.zeros((1, 8), np.float32), np.zeros(1, np.int64), np.zeros(1, np.float32)
-    with pytest.raises(BackendError, match=r"token_logprobs: emulator error 101 \(invalid device ordinal\) on device 9"):
+    with pytest.raises(
+        BackendError, match=r"token_logprobs: emulator error 101 \(invalid device ordinal\) on device 9"
+    ):
         module.token_logprobs(
             x.ctypes.data, "float32", 1, 8, 8, target.ctypes.data, 1.0, -100, out.ctypes.data, 0, 0, 1, 9, 0
         )
