@@ -115,6 +115,9 @@ class Texts {
     views_.reserve(held_.size());
     for (const py::handle text : held_) {
       if (!PyUnicode_Check(text.ptr())) throw py::type_error("texts: expected strings");
+#if PY_VERSION_HEX < 0x030C0000
+      if (PyUnicode_READY(text.ptr()) != 0) throw py::error_already_set();
+#endif
       views_.push_back(view(text.ptr()));
       bytes_ += views_.back().size * views_.back().width;
     }

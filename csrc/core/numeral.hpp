@@ -124,9 +124,9 @@ Numeral<Unit> read_numeral(const Unit* begin, const Unit* end) {
   return result;
 }
 
-// The leftmost numeral in [begin, end).
+// The leftmost numeral in [begin, end); moves `begin` to where it begins.
 template <class Unit>
-Numeral<Unit> find_numeral(const Unit* begin, const Unit* end) {
+Numeral<Unit> find_numeral(const Unit*& begin, const Unit* end) {
   for (; begin != end; ++begin) {
     if (*begin > '9' || *begin < '+') continue;
     const Numeral<Unit> found = read_numeral(begin, end);

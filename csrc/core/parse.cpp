@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 
 #include "core/numeral.hpp"
@@ -139,11 +140,27 @@ Reason strict_number(Span<Unit> text, double& value) {
   return number.stated ? Reason::none : Reason::number_out_of_range;
 }
 
-// The first number in the text: `x %` is x/100, `a/b` is a/b, a bare x in (1, 100] is x/100.
+// Whether the text begins with a lower-case word, in any ASCII case; if so, moves `at` behind it.
+template <class Unit>
+bool skip_word(const Unit*& at, const Unit* end, std::u32string_view word) {
+  if (end - at < static_cast<std::ptrdiff_t>(word.size())) return false;
+  for (std::size_t i = 0; i < word.size(); ++i) {
+    const char32_t c = at[i];
+    if (c != word[i] && !(c >= 'A' && c <= 'Z' && c + ('a' - 'A') == word[i])) return false;
+  }
+  at += word.size();
+  return true;
+}
+
+// The first number in the text. `x %` is x/100, `a/b` is a/b, and so are `x percent` and `a out of b`; a bare x in (1,
+// 100] is x/100.
 template <class Unit>
 Number lenient_number(Span<Unit> text) {
-  const Numeral<Unit> numeral = find_numeral(text.begin, text.end);
+  constexpr char32_t kMinus = 0x2212;
+  const Unit* begin = text.begin;
+  const Numeral<Unit> numeral = find_numeral(begin, text.end);
   if (numeral.end == nullptr) return {};
+  const double value = begin != text.begin && begin[-1] == kMinus ? -numeral.value : numeral.value;
   const auto skip_space = [&](const Unit* at) {
     while (at != text.end && is_space(*at)) ++at;
     return at;
@@ -153,16 +170,16 @@ Number lenient_number(Span<Unit> text) {
     return {};  // a decimal comma or grouped digits: 0,85 is not 0
   }
   at = skip_space(at);
-  if (at != text.end && *at == '%') return probability(numeral.value / 100.0);
-  if (at != text.end && *at == '/') {
-    const Numeral<Unit> below = read_numeral(skip_space(at + 1), text.end);
+  if (skip_word(at, text.end, U"%") || skip_word(at, text.end, U"percent")) return probability(value / 100.0);
+  if (skip_word(at, text.end, U"/") || skip_word(at, text.end, U"out of")) {
+    const Numeral<Unit> below = read_numeral(skip_space(at), text.end);
     if (below.end != nullptr) {
       constexpr double kInfinity = std::numeric_limits<double>::infinity();
-      const bool finite = numeral.value < kInfinity && below.value > 0.0 && below.value < kInfinity;
-      return finite ? probability(numeral.value / below.value) : Number{};
+      const bool finite = std::abs(value) < kInfinity && below.value > 0.0 && below.value < kInfinity;
+      return finite ? probability(value / below.value) : Number{};
     }
   }
-  return probability(percent_or_fraction(numeral.value));
+  return probability(percent_or_fraction(value));
 }
 
 template <class Unit>
@@ -214,12 +231,12 @@ class Reader {
 
   void strip_special_tokens() {
     for (bool again = true; again;) {
-      while (end_ != begin_ && is_space(end_[-1])) --end_;
+      const Unit* end = trim(begin_, end_).end;
       again = false;
       for (const std::u32string& token : options_.special_tokens) {
         const auto size = static_cast<std::ptrdiff_t>(token.size());
-        if (end_ - begin_ >= size && starts_with(end_ - size, end_, token.data(), token.size())) {
-          end_ -= size;
+        if (end - begin_ >= size && starts_with(end - size, end, token.data(), token.size())) {
+          end_ = end - size;
           again = true;
           break;
         }
@@ -513,28 +530,18 @@ class Reader {
   }
 
   Piece final_line() const {
-    static constexpr char32_t kHead[] = U"final answer:";
-    constexpr std::ptrdiff_t kSize = sizeof(kHead) / sizeof(kHead[0]) - 1;
+    constexpr std::u32string_view kStrictHead = U"Final answer:", kHead = U"final answer:";
     const bool strict = options_.mode == Mode::strict;
-    const auto markup = [&](char32_t c) { return !strict && (c == '*' || c == '_' || c == '#' || c == '>'); };
-    const auto is_head = [&](const Unit* at, const Unit* line_end) {
-      if (line_end - at < kSize) return false;
-      for (std::ptrdiff_t i = 0; i < kSize; ++i) {
-        const char32_t c = at[i];
-        const bool same = strict ? c == (i == 0 ? U'F' : kHead[i])
-                                 : c == kHead[i] || (c >= 'A' && c <= 'Z' && c + ('a' - 'A') == kHead[i]);
-        if (!same) return false;
-      }
-      return true;
-    };
+    const auto is_markup = [&](char32_t c) { return !strict && (c == '*' || c == '_' || c == '#' || c == '>'); };
     Piece found;
     for (const Unit* at = begin_; at != end_;) {
       const Unit* line_end = at;
       while (line_end != end_ && *line_end != '\n' && *line_end != '\r') ++line_end;
-      while (at != line_end && (is_space(*at) || markup(*at))) ++at;
-      if (is_head(at, line_end)) {
-        const Unit* inner = at + kSize;
-        while (inner != line_end && markup(*inner)) ++inner;
+      while (at != line_end && (is_space(*at) || is_markup(*at))) ++at;
+      const Unit* inner = at;
+      const bool spelled = !strict || starts_with(at, line_end, kStrictHead.data(), kStrictHead.size());
+      if (spelled && skip_word(inner, line_end, kHead)) {
+        while (inner != line_end && is_markup(*inner)) ++inner;
         found = piece(at, inner, line_end, line_end);
       }
       at = line_end == end_ ? end_ : line_end + 1;

@@ -26,6 +26,7 @@ NUMERAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?
 FINAL_LINE = "final answer:"
 BOXED = "\\boxed{"
 MARKUP = "*_#>"
+MINUS = "\u2212"
 
 
 def parse_completions(
@@ -138,13 +139,13 @@ def _read(text, program, mode, think, min_answers, max_answers, on_bad_sum, sum_
 
 
 def _strip_special(text: str, special_tokens: Sequence[str]) -> int:
-    """Where the text ends without its trailing special tokens and white space."""
+    """Where the text ends without its trailing special tokens."""
     stop = len(text)
     while True:
-        stop = _trim(text, 0, stop)[1]
+        end = _trim(text, 0, stop)[1]
         for token in special_tokens:
-            if token and text.endswith(token, 0, stop):
-                stop -= len(token)
+            if token and text.endswith(token, 0, end):
+                stop = end - len(token)
                 break
         else:
             return stop
@@ -377,23 +378,34 @@ def _strict_number(text: str) -> float:
 
 
 def _lenient_number(text: str) -> float | None:
-    """The first number in the text: ``x %`` is x/100, ``a/b`` is a/b, a bare x in (1, 100] is x/100; None if none fits."""
+    """The first number in the text; None if it is no probability.
+
+    ``x %`` is x/100, ``a/b`` is a/b, and so are ``x percent`` and ``a out of b``; a bare x in (1, 100] is x/100.
+    """
     match = NUMERAL.search(text)
     if not match:
         return None
     value, rest = float(match[0]), text[match.end() :]
+    if text[: match.start()].endswith(MINUS):
+        value = -value
     if rest[:1] in (",", "_") and rest[1:2] in tuple("0123456789") and match[0].lstrip("+-").isdigit():
         return None  # a decimal comma or grouped digits: 0,85 is not 0
     rest = rest.lstrip()
-    if rest.startswith("%"):
+    if _begins(rest, "%", "percent"):
         return _probability(value / 100.0)
-    if rest.startswith("/"):
-        below = NUMERAL.match(rest[1:].lstrip())
+    over = _begins(rest, "/", "out of")
+    if over:
+        below = NUMERAL.match(rest[over:].lstrip())
         if below:
             bottom = float(below[0])
-            finite = value < float("inf") and 0.0 < bottom < float("inf")
+            finite = abs(value) < float("inf") and 0.0 < bottom < float("inf")
             return _probability(value / bottom) if finite else None
     return _probability(value / 100.0 if 1.0 < value <= 100.0 else value)
+
+
+def _begins(text: str, *words: str) -> int:
+    """The length of the word that the text begins with, in any ASCII case; 0 where it begins with none."""
+    return next((len(word) for word in words if _lower(text[: len(word)]) == word), 0)
 
 
 def _rlcr_number(text: str) -> float | None:
