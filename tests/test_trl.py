@@ -18,6 +18,7 @@ import pytest
 from rewardkit import rewards
 from rewardkit.errors import DataError, InvalidArgumentError, UnknownNameError
 from rewardkit.integrations.trl import RewardFunction, reward_function
+from rewardkit.parsing import completion_texts
 from rewardkit.rewards import Reward
 from rewardkit.types import FAILED, OK, UNPARSED, References, RewardBatch
 
@@ -53,7 +54,7 @@ class Rank(Length):
 
     def __call__(self, completions: Sequence[Any] = (), references: Sequence[Any] = (), **columns: Any) -> RewardBatch:
         ids = np.asarray(columns["group_ids"])
-        lengths = np.array([float(len(c)) for c in completions])
+        lengths = np.array([float(len(text)) for text in completion_texts(completions)])
         values = np.array([float((lengths[ids == ids[i]] < lengths[i]).sum()) for i in range(len(ids))])
         return RewardBatch(values, {"length": lengths}, [OK] * len(ids), [""] * len(ids))
 
@@ -138,7 +139,7 @@ def test_BR_030_names_are_unique_and_stable_and_functions_pickle() -> None:
     ]
     names = [function.__name__ for function in made]
     assert len(set(names)) == len(names)
-    assert names[:2] == ["rlcr", "rlcr_weights=(2.0, 1.0)"]
+    assert names[:4] == ["rlcr", "rlcr_weights=(2.0, 1.0)", "rlcr_format=tabc", "rlcr@solution"]
     assert names == [pickle.loads(pickle.dumps(function)).__name__ for function in made]
     assert reward_function("rlvr", matcher=_same).__name__ == "rlvr_matcher=_same"
 
@@ -415,7 +416,7 @@ def train(folder: str, out: str, conversational: bool) -> None:
     functions: Any = [
         reward_function("rlcr", answer_column="golds"),
         reward_function("rlvr", answer_column="golds", name="plain"),
-        reward_function(Rank(), answer_column="golds", num_generations=4),
+        reward_function(Rank(), answer_column="golds", num_generations=4, name="rank"),
     ]
     trainer = GRPOTrainer(
         folder,
@@ -466,13 +467,29 @@ def test_trl_trains_with_the_rewards(tmp_path: Path, where: str) -> None:
     assert len(steps) == 2
     for step in steps:
         # A random model writes no tags: both rewards pay their failure reward, and TRL's total is the weighted sum.
-        assert step["rewards/rlcr_answer_column=golds/mean"] == pytest.approx(-1.1)
+        assert step["rewards/rlcr@golds/mean"] == pytest.approx(-1.1)
         assert step["rewards/plain/mean"] == pytest.approx(-0.1)
-        total = 0.7 * -1.1 + 0.3 * -0.1 + 0.01 * step["rewards/test_rank/mean"]
+        total = 0.7 * -1.1 + 0.3 * -0.1 + 0.01 * step["rewards/rank/mean"]
         assert step["reward"] == pytest.approx(total, abs=1e-5)
         assert step["plain/not_ok"] == 1.0
         assert step["plain/reward"] == pytest.approx(-0.1)
-    assert any(step["rewards/test_rank/std"] > 0 for step in steps)
+    assert any(step["rewards/rank/std"] > 0 and step["grad_norm"] > 0 for step in steps)
     statuses = logged["extra"]["plain/status"]
     assert statuses
     assert set(statuses) == {UNPARSED}
+
+
+def test_BR_087_a_composite_s_parts_total_and_log_agree() -> None:
+    """Weights 0.7 and 0.3: what is returned, what is logged and the sum of the weighted parts are one number."""
+    weights = {"rlcr": 0.7, "rlvr": 0.3}
+    parts = {name: {"weight": weight, "format": "tac"} for name, weight in weights.items()}
+    function = reward_function("compose", parts=parts, name="total")
+    alone = {name: reward_function(name, format="tac") for name in weights}
+    metrics: dict[str, float] = {}
+    batch = {"prompts": ["q"] * 2, "completions": [GOOD, WRONG], "answer": ["Paris"] * 2}
+    values = function(**batch, log_metric=metrics.__setitem__)
+    scored = {name: part(**batch) for name, part in alone.items()}
+    wanted = [sum(weight * scored[name][row] for name, weight in weights.items()) for row in range(2)]
+    assert values == pytest.approx(wanted)
+    assert values[0] == pytest.approx(0.7 * 0.96 + 0.3)
+    assert metrics["total/reward"] == pytest.approx(sum(wanted) / 2)

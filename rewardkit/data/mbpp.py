@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from rewardkit.data import sandbox
 from rewardkit.data.schema import Example, Layout, MalformedRecordError, content_id
@@ -127,6 +127,9 @@ class PassesTests:
         limits: What the code may use.
         allow_unisolated: Run even where neither seccomp nor a network namespace can be had. Off.
     """
+
+    golds_are_answers: ClassVar[bool] = False
+    """For the preflight: a gold of tests is not itself an answer that should pass."""
 
     limits: sandbox.Limits = field(default_factory=sandbox.Limits)
     allow_unisolated: bool = False

@@ -226,7 +226,7 @@ def reward_function(
         missing: What to do with a row whose answer is None: "raise", or "skip", which returns None so that TRL leaves the
             row to the other reward functions. A row that every function skips has no advantage in TRL.
         name: Name in TRL's logs; by default the reward's name and the parameters that were given, which is stable, and
-            differs where the parameters differ.
+            differs where the parameters or the answer column differ.
         **params: Parameters of the reward, as in :func:`rewardkit.rewards.get`.
 
     Raises:
@@ -242,10 +242,11 @@ def reward_function(
                 "params", expected="none beside a reward that is made already", got=sorted(params)
             )
         made, shown = reward, {}
-    if answer_column != "answer":
-        shown["answer_column"] = answer_column
     if gold_kind is not None:
         shown["gold_kind"] = gold_kind
+    named = "_".join([made.name, *(f"{key}={_short(value)}" for key, value in sorted(shown.items()))])
+    if answer_column != "answer":
+        named += f"@{answer_column}"
     return RewardFunction(
         made,
         answer_column=answer_column,
@@ -253,7 +254,7 @@ def reward_function(
         columns=columns,
         num_generations=num_generations,
         missing=missing,
-        name=name or "_".join([made.name, *(f"{key}={_short(value)}" for key, value in sorted(shown.items()))]),
+        name=name or named,
     )
 
 

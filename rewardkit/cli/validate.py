@@ -1,0 +1,189 @@
+"""``rewardkit validate``: the preflight over a data set, a tokenizer, a reward and a trainer's config."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from rewardkit import preflight
+from rewardkit.cli.app import app, err, out
+from rewardkit.errors import DataError, InvalidArgumentError, MissingExtraError, UnknownNameError
+
+
+@app.command()
+def validate(
+    data: Annotated[
+        list[Path] | None,
+        typer.Option("--data", help="Rows in verl's or TRL's schema; by default the config's train_files."),
+    ] = None,
+    tokenizer: Annotated[
+        str | None, typer.Option("--tokenizer", help="Folder or name of the policy's tokenizer, or a tokenizer.json.")
+    ] = None,
+    reward: Annotated[
+        str | None, typer.Option("--reward", help="Name of the reward; by default what the config says.")
+    ] = None,
+    params: Annotated[
+        str, typer.Option("--params", help='Parameters of the reward as JSON: \'{"format": "tabc"}\'.')
+    ] = "{}",
+    gold_kind: Annotated[
+        str | None, typer.Option("--gold-kind", help="How flat lists are read: aliases or set.")
+    ] = None,
+    reference: Annotated[
+        str | None, typer.Option("--reference", help="Dotted path of the references in a row.")
+    ] = None,
+    verl_config: Annotated[
+        Path | None, typer.Option("--verl-config", help="verl's config in YAML, whole (.hydra/config.yaml) or in part.")
+    ] = None,
+    max_response_length: Annotated[
+        int | None, typer.Option("--max-response-length", min=1, help="Tokens; by default the config's.")
+    ] = None,
+    max_reference_length: Annotated[
+        int, typer.Option("--max-reference-length", min=1, help="Longer references are told (tokens).")
+    ] = 256,
+    template_edit: Annotated[
+        list[str] | None, typer.Option("--template-edit", help="OLD=>NEW: an edit meant for the chat template.")
+    ] = None,
+    skip: Annotated[list[str] | None, typer.Option("--skip", help="Name of a check not to run.")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 when there are warnings.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
+    list_checks: Annotated[bool, typer.Option("--list", help="Show all checks and end.")] = False,
+) -> None:
+    """Find what would spoil a training run. Exit code 0: fine; 1: warnings (with --strict); 2: errors."""
+    if list_checks:
+        for name, check in preflight.CHECKS.items():
+            print(f"{name:22} {check.about}")
+        return
+    if gold_kind not in (None, "aliases", "set"):
+        raise UnknownNameError("gold kind", gold_kind, ("aliases", "set"))
+    config = load_config(verl_config) if verl_config is not None else None
+    files = list(data or ()) or _config_files(config)
+    if not files and config is None:
+        raise InvalidArgumentError("--data", expected="at least one file of rows (or --verl-config)", got="none")
+    with Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        console=err,
+        transient=True,
+        disable=not err.is_terminal,
+    ) as progress:
+        task = progress.add_task("loading")
+        report = preflight.run(
+            reward=reward,
+            params=_params(params),
+            gold_kind=gold_kind,  # type: ignore[arg-type]
+            data=files,
+            tokenizer=load_tokenizer(tokenizer) if tokenizer is not None else None,
+            config=config,
+            reference=reference,
+            max_response_length=max_response_length,
+            max_reference_length=max_reference_length,
+            template_edits=[_edit(text) for text in template_edit or ()],
+            skip=skip or (),
+            on_progress=lambda rows: progress.update(task, description=f"{rows:,} rows"),
+        )
+    if as_json:
+        print(json.dumps({**report.as_dict(), "exit_code": report.exit_code(strict=strict)}, indent=1))
+    else:
+        _show(report)
+    raise typer.Exit(report.exit_code(strict=strict))
+
+
+def load_config(path: Path) -> dict[str, Any]:
+    """A verl config as plain mappings; references in it (``${…}``) are resolved where the config is whole enough.
+
+    Raises:
+        DataError: The file is no mapping in YAML.
+        MissingExtraError: Neither OmegaConf nor PyYAML is installed.
+    """
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file")
+    try:
+        import yaml
+    except ImportError as error:
+        raise MissingExtraError("reading a config", package="PyYAML", extra="verl") from error
+    try:
+        values = yaml.safe_load(path.read_text("utf-8"))
+    except yaml.YAMLError as error:
+        raise DataError("YAML", str(error).replace("\n", " "), file=str(path)) from error
+    if not isinstance(values, dict):
+        raise DataError("a mapping in YAML", type(values).__name__, file=str(path))
+    try:
+        from omegaconf import OmegaConf
+        from omegaconf.errors import OmegaConfBaseException
+    except ImportError:
+        return values
+    try:
+        resolved = OmegaConf.to_container(OmegaConf.create(values), resolve=True)
+    except OmegaConfBaseException:
+        return values  # a part of a config refers to what is not in it
+    return resolved  # type: ignore[return-value]
+
+
+def load_tokenizer(name: str) -> Any:
+    """A tokenizer by folder, name or ``tokenizer.json``.
+
+    Raises:
+        MissingExtraError: transformers is not installed.
+        DataError: There is no tokenizer of that name.
+    """
+    try:
+        from transformers import AutoTokenizer, PreTrainedTokenizerFast
+    except ImportError as error:
+        raise MissingExtraError("--tokenizer", package="transformers", extra="hf") from error
+    try:
+        if name.endswith(".json"):
+            return PreTrainedTokenizerFast(tokenizer_file=name)
+        return AutoTokenizer.from_pretrained(name)
+    except Exception as error:
+        raise DataError(
+            "a tokenizer that transformers can load", f"{type(error).__name__}: {error}".split("\n")[0], file=name
+        ) from error
+
+
+def _show(report: preflight.Report) -> None:
+    for finding in report.findings:
+        where = (
+            f" [{finding.rows:,} row{'s' * (finding.rows != 1)}, e.g. {', '.join(map(str, finding.examples))}]"
+            if finding.rows
+            else ""
+        )
+        style = "bold red" if finding.level == "error" else "yellow"
+        out.print(f"{finding.level:7} {finding.check}: ", style=style, end="", markup=False, highlight=False)
+        out.print(f"{finding.reason}{where}", markup=False, highlight=False, soft_wrap=True)
+        out.print(f"        fix: {finding.fix}", markup=False, highlight=False, soft_wrap=True)
+    for name, why in report.skipped.items():
+        out.print(f"skipped {name}: {why}", style="dim", markup=False, highlight=False, soft_wrap=True)
+    out.print(
+        f"{report.rows:,} rows, {len(report.checked)} checks: {len(report.errors)} errors, {len(report.warnings)} warnings",
+        markup=False,
+        highlight=False,
+    )
+
+
+def _params(text: str) -> dict[str, Any]:
+    try:
+        values = json.loads(text)
+    except ValueError as error:
+        raise InvalidArgumentError("--params", expected=f"a JSON object ({error})", got=text) from error
+    if not isinstance(values, dict):
+        raise InvalidArgumentError("--params", expected="a JSON object", got=text)
+    return values
+
+
+def _config_files(config: dict[str, Any] | None) -> list[Path]:
+    section = (config or {}).get("data")
+    found = section.get("train_files") if isinstance(section, dict) else None
+    found = [found] if isinstance(found, str) else found or []
+    return [Path(file).expanduser() for file in found]
+
+
+def _edit(text: str) -> tuple[str, str]:
+    old, arrow, new = text.partition("=>")
+    if not arrow:
+        raise InvalidArgumentError("--template-edit", expected="OLD=>NEW", got=text)
+    return old, new

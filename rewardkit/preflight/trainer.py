@@ -1,0 +1,339 @@
+"""Checks of the reward against the trainer's settings, and of the columns that the two exchange."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from rewardkit.preflight.check import Check, RowFinding, register
+from rewardkit.preflight.findings import Finding
+from rewardkit.preflight.job import ABSENT, Job, Rows, brief
+from rewardkit.rewards.reference_likelihood import LikelihoodReward
+
+# Names that verl 0.9.1 writes into a row or a batch itself; a column of the data set with one of them is overwritten, or is
+# taken for verl's own.
+_VERL_ROW = frozenset(
+    [
+        "uid",
+        "index",
+        "session_id",
+        "global_steps",
+        "raw_prompt",
+        "dummy_tensor",
+        "tools_kwargs",
+        "interaction_kwargs",
+        "prompts",
+        "responses",
+        "input_ids",
+        "attention_mask",
+        "position_ids",
+        "response_mask",
+        "loss_mask",
+        "prompt_len",
+        "response_len",
+        "num_turns",
+        "__num_turns__",
+        "extra_fields",
+        "tool_extra_fields",
+        "reward_extra_info",
+        "reward_scores",
+        "rm_scores",
+        "token_level_scores",
+        "token_level_rewards",
+        "old_log_probs",
+        "ref_log_prob",
+        "rollout_log_probs",
+        "advantages",
+        "returns",
+        "values",
+        "multi_modal_data",
+        "multi_modal_inputs",
+        "metrics",
+        "is_padding",
+        "routed_experts",
+        "turn_scores",
+        "tool_rewards",
+        "min_global_steps",
+        "max_global_steps",
+    ]
+)
+# What verl's own reward managers write into extra_info, or its dumps write beside a reward's columns.
+_VERL_EXTRA = frozenset(
+    [
+        "num_turns",
+        "rollout_reward_scores",
+        "reward",
+        "score",
+        "pred",
+        "acc_success_only",
+        "input",
+        "output",
+        "gts",
+        "step",
+        "reward_extra_info",
+    ]
+)
+_TRL_ROW = frozenset(
+    [
+        "prompts",
+        "completions",
+        "completion_ids",
+        "trainer_state",
+        "log_extra",
+        "log_metric",
+        "environments",
+        "completion",
+    ]
+)
+
+
+@register
+class FailReward(Check):
+    """Ill-formed completions must not earn more than any well-formed one."""
+
+    name = "fail-reward"
+    about = "a failure reward above the reward's minimum"
+
+    def before(self, job: Job) -> Iterator[Finding]:
+        """Compares the two numbers that each reward declares."""
+        for term in job.terms:
+            reward = term.reward
+            if reward.fail_reward > reward.min_value + 1e-12:
+                yield self.error(
+                    f"{reward.name} pays {reward.fail_reward:g} for an ill-formed completion and as little as "
+                    f"{reward.min_value:g} for a well-formed one: a policy learns to abandon the format.",
+                    f"leave fail_reward out, or set it to {reward.min_value:g} or less.",
+                )
+            elif term.weight < 0:
+                yield self.error(
+                    f"{reward.name} has weight {term.weight:g}: its failure reward becomes the best that can be earned.",
+                    "use a weight of 0 or more.",
+                )
+
+
+@register
+class GroupStd(Check):
+    """GRPO's division by the group's standard deviation makes a proper reward improper (arXiv:2508.11800)."""
+
+    name = "group-std"
+    about = "group-std scaling of advantages with a calibration reward"
+
+    def lacks(self, job: Job) -> str:
+        """A config and a calibration reward."""
+        if not job.proper_terms:
+            return "no calibration reward"
+        return "" if job.config is not None else "no trainer config (--verl-config)"
+
+    def before(self, job: Job) -> Iterator[Finding]:
+        """Looks at verl's estimator and its setting."""
+        assert job.config is not None
+        estimator = str(job.config.get("algorithm.adv_estimator"))
+        if "grpo" in estimator and job.config.get("algorithm.norm_adv_by_std_in_grpo"):
+            names = ", ".join(term.reward.name for term in job.proper_terms)
+            said = "" if job.config.says("algorithm.norm_adv_by_std_in_grpo") else " (verl's default)"
+            yield self.warning(
+                f"algorithm.norm_adv_by_std_in_grpo=True{said} with the calibration reward {names}: dividing by a group's "
+                "standard deviation pushes confidences to 0 and 1 (a chance of 0.6 is stated as about 0.86).",
+                "algorithm.norm_adv_by_std_in_grpo=False",
+            )
+
+
+@register
+class GroupScatter(Check):
+    """A reward of the group has to see the whole group in one place."""
+
+    name = "group-scatter"
+    about = "reward.num_workers that scatters a group when a reward needs groups"
+
+    def lacks(self, job: Job) -> str:
+        """A config and a reward of groups."""
+        if not any(reward.needs_group for reward in job.rewards):
+            return "no reward needs groups"
+        return "" if job.config is not None else "no trainer config (--verl-config)"
+
+    def before(self, job: Job) -> Iterator[Finding]:
+        """Looks at the number of workers and of rollouts."""
+        assert job.config is not None
+        names = ", ".join(reward.name for reward in job.rewards if reward.needs_group)
+        workers = job.config.get("reward.num_workers")
+        if workers != 1:
+            yield self.error(
+                f"{names} needs all rollouts of a prompt at once, and reward.num_workers={workers} scatters them.",
+                "reward.num_workers=1",
+            )
+        if int(job.config.get("actor_rollout_ref.rollout.n")) < 2:
+            yield self.error(
+                f"{names} compares rollouts of a prompt, and actor_rollout_ref.rollout.n is below 2.",
+                "actor_rollout_ref.rollout.n=8",
+            )
+
+
+@register
+class LikelihoodSettings(Check):
+    """RLPR, DARL and VeriFree need the policy's log-probabilities of the reference, which verl gives only if asked right."""
+
+    name = "likelihood-settings"
+    about = "log-probability settings that RLPR, DARL and VeriFree need"
+
+    def lacks(self, job: Job) -> str:
+        """A config and a likelihood reward."""
+        if not likelihood_rewards(job):
+            return "no reward needs log-probabilities"
+        return "" if job.config is not None else "no trainer config (--verl-config)"
+
+    def before(self, job: Job) -> Iterator[Finding]:
+        """Looks at who asks for the log-probabilities, and whether the answer can be right."""
+        assert job.config is not None
+        config = job.config
+        names = ", ".join(likelihood_rewards(job))
+        rollout = "actor_rollout_ref.rollout"
+        if config.get(f"{rollout}.agent.default_agent_loop") == "single_turn_agent":
+            yield self.error(
+                f"{names} needs log-probabilities of the reference, and verl's own single_turn_agent asks for none.",
+                f"{rollout}.agent.default_agent_loop=rewardkit (with agent_loop_config_path, see docs/verl.md).",
+            )
+        mode = config.get("trainer.v1.trainer_mode")
+        if mode != "sync":
+            yield self.error(
+                f"trainer.v1.trainer_mode={mode} drops the prompt log-probabilities that {names} needs.",
+                "trainer.v1.trainer_mode=sync",
+            )
+        if config.get(f"{rollout}.name") == "trtllm":
+            yield self.error(
+                f"the rollout engine trtllm gives no prompt log-probabilities, which {names} needs.",
+                f"{rollout}.name=vllm",
+            )
+        for key, neutral in (("temperature", 1.0), ("top_p", 1.0), ("top_k", -1)):
+            value = config.get(f"{rollout}.{key}")
+            if value is not None and float(value) != neutral:
+                yield self.warning(
+                    f"{rollout}.{key}={value}: log-probabilities of what was sampled are of a sharpened distribution, not of "
+                    f"the one that the reference is scored by ({names}).",
+                    f"{rollout}.{key}={neutral:g}",
+                )
+        if any(name.startswith("darl") for name in likelihood_rewards(job)) and not config.get(
+            f"{rollout}.calculate_log_probs"
+        ):
+            yield self.error(
+                "darl compares the reference with the policy's own answer, whose log-probabilities are not kept.",
+                f"{rollout}.calculate_log_probs=True",
+            )
+        longest = config.get(f"{rollout}.max_model_len")
+        needed = int(config.get("data.max_prompt_length")) + int(config.get("data.max_response_length"))
+        if longest is not None and int(longest) < needed + job.max_reference_length:
+            yield self.warning(
+                f"{rollout}.max_model_len={longest} has no room for prompt and response ({needed}) with a reference spliced in "
+                f"(up to {job.max_reference_length}): such rows fail.",
+                f"{rollout}.max_model_len={needed + job.max_reference_length}",
+            )
+
+
+class _RequiredColumns(Check):
+    """Columns that a reward requires and that only the data set can bring."""
+
+    is_prior: bool
+    fix: str
+
+    def __init__(self) -> None:
+        self.wanted: tuple[str, ...] = ()
+
+    def lacks(self, job: Job) -> str:
+        """A reward that requires such a column."""
+        names = (name for reward in job.rewards for name in data_columns(reward))
+        self.wanted = tuple(dict.fromkeys(name for name in names if ("prior" in name) == self.is_prior))
+        return "" if self.wanted else f"no reward needs a {'prior' if self.is_prior else 'further column'}"
+
+    def look_at(self, job: Job, rows: Rows) -> Iterator[RowFinding]:
+        """Looks where verl's manager and TRL's adapter look."""
+        for name in self.wanted:
+            paths = [job.columns[name]] if name in job.columns else [name, f"extra_info.{name}"]
+            for index in range(len(rows)):
+                found = (rows.value(index, path) for path in paths)
+                value = next((value for value in found if value is not ABSENT), None)
+                if value is None:
+                    reason = f"the reward needs {name}, and there is none in {' or '.join(paths)}."
+                    yield RowFinding(index, f"{name} missing", "error", reason, self.fix)
+                elif self.is_prior and not _is_logprob(value):
+                    reason = f"{name} is {brief(value)}, and a log-probability is a finite number of at most 0."
+                    fix = "compute it again with `rewardkit prior`: the total log-probability in nats, not the probability."
+                    yield RowFinding(index, f"{name} invalid", "error", reason, fix)
+
+
+@register
+class MissingPrior(_RequiredColumns):
+    """Rewards that lean on a prior need its log-probability in every row."""
+
+    name = "missing-prior"
+    about = "a reward that needs a prior, and rows without one (or with one that is no log-probability)"
+    is_prior = True
+    fix = "write it with `rewardkit prior`, name its column (reward.reward_kwargs.columns in verl), or set constant_logprob."
+
+
+@register
+class MissingColumn(_RequiredColumns):
+    """Whatever else a reward requires of a row."""
+
+    name = "missing-column"
+    about = "rows without a column that a reward requires"
+    is_prior = False
+    fix = "add the column, or name where it stands (columns= in TRL, reward.reward_kwargs.columns in verl)."
+
+
+@register
+class ReservedNames(Check):
+    """Columns that a trainer overwrites, or takes for its own."""
+
+    name = "reserved-names"
+    about = "extras whose names verl or TRL reserves"
+
+    def __init__(self) -> None:
+        self._seen: dict[str, str] = {}
+
+    def look_at(self, job: Job, rows: Rows) -> Iterator[RowFinding]:
+        """Names are looked at once per file, where they come up first."""
+        for_verl = job.config is not None or "reward_model" in rows.columns
+        reserved, trainer = (_VERL_ROW, "verl") if for_verl else (_TRL_ROW, "TRL")
+        for column in rows.columns:
+            if column in reserved and column not in self._seen:
+                self._seen[column] = "column"
+                reason = f"the column {column!r} has a name that {trainer} writes itself: it is lost, or taken for {trainer}'s."
+                yield RowFinding(0, column, "error", reason, f"rename the column {column!r}, or drop it.")
+        extra = next((info for info in rows.columns.get("extra_info", ()) if isinstance(info, Mapping)), {})
+        for key in extra if for_verl else ():
+            if key in _VERL_EXTRA and key not in self._seen:
+                self._seen[key] = "extra_info"
+                reason = f"extra_info.{key} has a name that verl writes itself: it is lost, or taken for verl's."
+                yield RowFinding(0, f"extra_info.{key}", "error", reason, f"rename extra_info.{key}, or drop it.")
+
+    def after(self, job: Job) -> Iterator[Finding]:
+        """The columns that a reward itself adds."""
+        if job.config is None:
+            return
+        for reward in job.rewards:
+            clash = sorted(set(reward.component_names) & (_VERL_ROW | _VERL_EXTRA))
+            if clash:
+                yield self.warning(
+                    f"the reward {reward.name} has components named {', '.join(clash)}, which are names of verl's; they are "
+                    f"logged as {reward.name}_{clash[0]} and so on.",
+                    "rename the components.",
+                )
+
+
+def likelihood_rewards(job: Job) -> list[str]:
+    """The rewards that need log-probabilities which only the running policy can give."""
+    return [reward.name for reward in job.rewards if isinstance(reward, LikelihoodReward)]
+
+
+def data_columns(reward: Any) -> list[str]:
+    """The columns that a reward requires of the data set; others come with each rollout."""
+    if isinstance(reward, LikelihoodReward):
+        return []
+    return [name for name in reward.requires if name != "listed_prior_logprob"]
+
+
+def _is_logprob(value: Any) -> bool:
+    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    return number and math.isfinite(value) and value <= 0

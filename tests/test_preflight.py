@@ -1,0 +1,438 @@
+"""Each check has a broken job that it catches and a clean one where it stays silent."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from rewardkit import parsing, preflight, rewards
+from rewardkit.cli import commands  # noqa: F401
+from rewardkit.cli.app import app
+from rewardkit.errors import InvalidArgumentError, UnknownNameError
+from rewardkit.preflight import CHECKS, PreflightError, Report, Term
+from rewardkit.types import RewardBatch
+
+from .test_trl import Length
+
+# ---- a clean job --------------------------------------------------------------------------------
+
+
+def verl_row(gold: Any = "Paris", question: str = "What is the capital of France?", **changes: Any) -> dict[str, Any]:
+    return {
+        "data_source": "made",
+        "prompt": [
+            {"role": "system", "content": parsing.prompt("tac")},
+            {"role": "user", "content": question},
+        ],
+        "ability": "qa",
+        "reward_model": {"style": "rule", "ground_truth": gold},
+        "extra_info": {"split": "train", "index": 0},
+        **changes,
+    }
+
+
+def config(**changes: Any) -> dict[str, Any]:
+    """A verl config in part; ``a__b=1`` sets ``a.b``."""
+    values: dict[str, Any] = {
+        "algorithm": {"adv_estimator": "grpo", "norm_adv_by_std_in_grpo": False},
+        "data": {"max_prompt_length": 256, "max_response_length": 512},
+        "reward": {"num_workers": 1, "reward_manager": {"name": "rewardkit"}, "reward_kwargs": {"reward": "rlcr"}},
+        "actor_rollout_ref": {"rollout": {"name": "vllm", "n": 8, "agent": {"default_agent_loop": "rewardkit"}}},
+    }
+    for path, value in changes.items():
+        *parents, last = path.split("__")
+        place = values
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        place[last] = value
+    return values
+
+
+def bytes_tokenizer(*, special: Sequence[str] = (), lower: bool = False, template: str | None = None) -> Any:
+    """A tokenizer of bytes; may take tags for special tokens, or lower-case what it reads."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    symbols = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE(vocab={symbol: i for i, symbol in enumerate(symbols)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    if lower:
+        tokenizer.normalizer = normalizers.Replace("<answer>", "<Answer>")
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token="<|end|>", pad_token="<|pad|>", additional_special_tokens=list(special)
+    )
+    fast.chat_template = template or (
+        "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
+        "{% if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}"
+    )
+    return fast
+
+
+ROWS = [verl_row(), verl_row("Rome", "What is the capital of Italy?"), verl_row("3.5", "What is 7 / 2?")]
+
+
+@dataclass(frozen=True)
+class Grouped(Length):
+    """A reward of the group."""
+
+    name: ClassVar[str] = "test_grouped"
+    requires: ClassVar[tuple[str, ...]] = ()
+    needs_group: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class Inverted(Length):
+    """A reward whose author did not derive the failure reward."""
+
+    name: ClassVar[str] = "test_inverted"
+    requires: ClassVar[tuple[str, ...]] = ()
+    fail_reward: ClassVar[float] = 0.5  # type: ignore[misc]
+
+    def __call__(self, *args: Any, **columns: Any) -> RewardBatch:
+        raise AssertionError("the preflight need not score with it")
+
+
+def never(prediction: str, reference: str) -> bool:
+    return False
+
+
+def job(**changes: Any) -> dict[str, Any]:
+    return {"rows": ROWS, "reward": "rlcr", **changes}
+
+
+# name of the check: (broken jobs, a clean one that is as near as can be)
+CASES: Mapping[str, tuple[Sequence[dict[str, Any]], dict[str, Any]]] = {
+    "missing-reference": (
+        [
+            job(rows=[*ROWS, verl_row(None)]),
+            job(rows=[{"prompt": "q"}]),
+            job(rows=[{**verl_row(), "reward_model": {"style": "rule"}}]),
+            job(reference="extra_info.gold"),
+        ],
+        job(),
+    ),
+    "empty-reference": ([job(rows=[*ROWS, verl_row(gold)]) for gold in ("", "  ", [], [""], [["a"], []])], job()),
+    "reference-type": ([job(rows=[*ROWS, verl_row(gold)]) for gold in (7, {"a": "b"}, [1, 2])], job()),
+    "ambiguous-gold": (
+        [
+            job(rows=[verl_row(["Paris", "Lutetia"])]),
+            job(reward=None, config=config(), rows=[verl_row(["a", "b"], extra_info={"gold_kind": "set"})]),
+        ],
+        job(rows=[verl_row(["Paris", "Lutetia"])], gold_kind="aliases"),
+    ),
+    "reference-scores": (
+        [
+            job(rows=[*ROWS, verl_row("x <answer> y")]),
+            job(params={"matcher": never}),
+            job(rows=[verl_row("</think>")]),
+            job(rows=[verl_row("<answer1>", "q")], reward="multi_rlcr"),
+        ],
+        job(rows=[*ROWS, verl_row("The"), verl_row("-3.5"), verl_row("?!"), verl_row("Zürich"), verl_row("x < y & z")]),
+    ),
+    "colliding-references": (
+        [
+            job(rows=[verl_row(["flu", "the Flu", "cold"])], reward="multi_rlcr", gold_kind="set"),
+            job(rows=[verl_row([["flu", "grippe"], ["Grippe"]])], reward="multi_rlcr"),
+        ],
+        job(rows=[verl_row(["flu", "cold", "3.5", "35"])], reward="multi_rlcr", gold_kind="set"),
+    ),
+    "long-reference": ([job(rows=[verl_row("word " * 400)])], job(rows=[verl_row("word " * 40)])),
+    "tokenizer-tags": (
+        [
+            job(tokenizer=lambda: bytes_tokenizer(lower=True)),
+            job(tokenizer=lambda: bytes_tokenizer(special=["<answer>"])),
+            job(tokenizer=lambda: bytes_tokenizer(special=["<think>"]), config=config()),
+        ],
+        job(tokenizer=bytes_tokenizer),
+    ),
+    "tags-in-prompt": (
+        [
+            job(rows=[*ROWS, verl_row("b", "Is <answer>a</answer> or b right?")]),
+            job(rows=[verl_row("b", "Is <answer>a</answer> or b right?")]),
+            job(rows=[{"prompt": "Is it <confidence>?", "answer": "b"}]),
+        ],
+        job(
+            rows=[verl_row("b", f"{question}\n\nWrite <answer>…</answer>.") for question in ("One?", "Two?", "Three?")]
+        ),
+    ),
+    "room": (
+        [
+            job(tokenizer=bytes_tokenizer, max_response_length=60),
+            job(tokenizer=bytes_tokenizer, max_response_length=120),
+            job(tokenizer=bytes_tokenizer, config=config(data__max_response_length=300), rows=[verl_row("long " * 60)]),
+        ],
+        job(tokenizer=bytes_tokenizer, max_response_length=512),
+    ),
+    "template-edit": (
+        [
+            job(tokenizer=bytes_tokenizer, template_edits=[("no such text", "x")]),
+            job(tokenizer=bytes_tokenizer, config=config(data__apply_chat_template_kwargs={"enable_thinkin": False})),
+            job(
+                tokenizer=bytes_tokenizer,
+                config=config(actor_rollout_ref__model={"custom_chat_template": bytes_tokenizer().chat_template}),
+            ),
+        ],
+        job(
+            tokenizer=bytes_tokenizer,
+            template_edits=[("<think></think>", "")],
+            config=config(data__apply_chat_template_kwargs={"enable_thinking": False}),
+        ),
+    ),
+    "fail-reward": (
+        [
+            job(reward=Inverted()),
+            job(params={"fail_reward": 0.0}),
+            job(params={"fail_reward": 0.0, "allow_inversion": True}),
+            job(reward=[Term(rewards.get("rlcr"), weight=-1.0)]),
+        ],
+        job(params={"fail_reward": -2.0}),
+    ),
+    "group-std": (
+        [
+            job(config=config(algorithm__norm_adv_by_std_in_grpo=True)),
+            job(config=config(algorithm={"adv_estimator": "grpo"})),
+        ],
+        job(config=config()),
+    ),
+    "group-scatter": (
+        [
+            job(reward=Grouped(), config=config(reward__num_workers=8)),
+            job(reward=Grouped(), config=config(reward={})),
+            job(reward=Grouped(), config=config(actor_rollout_ref__rollout__n=1)),
+        ],
+        job(reward=Grouped(), config=config()),
+    ),
+    "likelihood-settings": (
+        [
+            job(reward="rlpr", config=config(actor_rollout_ref__rollout={"n": 8})),
+            job(reward="rlpr", config=config(trainer={"v1": {"trainer_mode": "separate_async"}})),
+            job(reward="rlpr", config=config(actor_rollout_ref__rollout__name="trtllm")),
+            job(reward="rlpr", config=config(actor_rollout_ref__rollout__temperature=0.6)),
+            job(reward="rlpr", config=config(actor_rollout_ref__rollout__max_model_len=800)),
+            job(reward="darl", config=config(actor_rollout_ref__rollout__calculate_log_probs=False)),
+        ],
+        job(reward="rlpr", config=config(actor_rollout_ref__rollout__max_model_len=2048)),
+    ),
+    "missing-prior": (
+        [
+            job(reward="hypotheses_backoff"),
+            job(reward="hypotheses_backoff", rows=[{**verl_row(), "prior_logprob": 0.3}]),
+            job(reward="hypotheses_backoff", rows=[{**verl_row(), "prior_logprob": float("nan")}]),
+            job(reward="hypotheses_backoff", rows=[{**verl_row(), "lp": -3.0}]),
+        ],
+        job(reward="hypotheses_backoff", rows=[{**verl_row(), "lp": -3.0}], columns={"prior_logprob": "lp"}),
+    ),
+    "missing-column": ([job(reward=Length())], job(reward=Length(), rows=[{**verl_row(), "scale": 2.0}])),
+    "reserved-names": (
+        [
+            job(rows=[{**verl_row(), "uid": "1"}]),
+            job(rows=[verl_row(extra_info={"num_turns": 2})]),
+            job(rows=[{"prompt": "q", "answer": "a", "completions": "c"}]),
+            job(rows=[{**verl_row(), "responses": "x"}], config=config()),
+        ],
+        job(rows=[{**verl_row(), "level": "hard"}], config=config()),
+    ),
+}
+
+
+def run(arguments: dict[str, Any]) -> Report:
+    arguments = dict(arguments)
+    if callable(arguments.get("tokenizer")):
+        arguments["tokenizer"] = arguments["tokenizer"]()
+    return preflight.run(**arguments)
+
+
+def test_every_check_has_its_cases() -> None:
+    assert set(CASES) == set(CHECKS)
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [(name, number) for name, (broken, _) in CASES.items() for number in range(len(broken))]
+)
+def test_a_broken_job_is_caught(name: str, number: int) -> None:
+    broken = CASES[name][0][number]
+    report = run(broken)
+    found = [finding for finding in report.findings if finding.check == name]
+    assert found, [finding.as_dict() for finding in report.findings]
+    for finding in found:
+        assert "\n" not in finding.reason
+        assert "\n" not in finding.fix
+        assert finding.reason.endswith(".")
+    assert report.exit_code(strict=True) in (1, 2)
+    silent = run({**broken, "skip": [name]})
+    assert not [finding for finding in silent.findings if finding.check == name]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_clean_job_is_silent(name: str) -> None:
+    report = run(CASES[name][1])
+    assert name in report.checked
+    assert report.findings == []
+    assert report.exit_code(strict=True) == 0
+
+
+# ---- the report ---------------------------------------------------------------------------------
+
+
+def test_rows_are_gathered_and_the_first_are_named() -> None:
+    rows = [verl_row("" if number % 2 else "Paris") for number in range(40)]
+    (finding,) = preflight.run(rows=rows, reward="rlcr").findings
+    assert (finding.check, finding.rows, finding.examples) == ("empty-reference", 20, (2, 4, 6, 8, 10))
+
+
+def test_levels_decide_the_exit_code() -> None:
+    warned = preflight.run(**job(config=config(algorithm__norm_adv_by_std_in_grpo=True)))
+    assert (warned.exit_code(), warned.exit_code(strict=True)) == (0, 1)
+    warned.raise_for_errors()
+    wrong = preflight.run(**job(rows=[verl_row("")]))
+    assert (wrong.exit_code(), wrong.exit_code(strict=True)) == (2, 2)
+    with pytest.raises(PreflightError, match=r"empty-reference.*Fix"):
+        wrong.raise_for_errors()
+    error = PreflightError(wrong)
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_what_did_not_run_says_why() -> None:
+    report = preflight.run(**job(), skip=["room"])
+    assert report.skipped["room"] == "asked not to"
+    assert "--tokenizer" in report.skipped["tokenizer-tags"]
+    assert set(report.skipped) | set(report.checked) == set(CHECKS)
+    with pytest.raises(UnknownNameError, match=r"romo.*room"):
+        preflight.run(**job(), skip=["romo"])
+
+
+def test_a_reward_that_cannot_be_made_is_a_finding() -> None:
+    for reward, params in (("rlrc", {}), ("rlcr", {"wieghts": 1}), (None, {})):
+        report = preflight.run(rows=ROWS, reward=reward, params=params)
+        assert [finding.check for finding in report.errors] == ["reward"]
+
+
+def test_harmful_parameters_become_warnings() -> None:
+    report = preflight.run(**job(params={"weights": [1.0, 2.0]}))
+    assert [(finding.check, finding.level) for finding in report.findings] == [("reward", "warning")]
+    assert preflight.run(**job(params={"weights": [1.0, 2.0]}), skip=["reward"]).findings == []
+
+
+def test_rewards_come_from_the_config() -> None:
+    kwargs = {
+        "rewards": [
+            {"reward": "rlcr", "data_source": "made", "gold_kind": "aliases"},
+            {"reward": "multi_rlcr", "data_source": "sets", "gold_kind": "set"},
+        ]
+    }
+    rows = [verl_row(["Paris", "Paname"]), verl_row(["flu", "Flu"], data_source="sets")]
+    report = preflight.run(rows=rows, config=config(reward__reward_kwargs=kwargs))
+    # Equal spellings are fine where they are aliases, and collide where they are a set: the source decides which.
+    assert [(finding.check, finding.examples) for finding in report.findings] == [("colliding-references", (2,))]
+
+
+def test_BR_073_a_missing_column_is_named_before_the_run() -> None:
+    rows = [verl_row(), {key: value for key, value in verl_row().items() if key != "reward_model"}]
+    (finding,) = preflight.run(rows=rows, reward="rlcr").findings
+    assert finding.examples == (2,)
+    assert "reward_model.ground_truth" in finding.reason
+    for gold in (None, "", []):
+        assert preflight.run(rows=[verl_row(gold)], reward="rlcr").exit_code() == 2
+
+
+def test_SR_04_each_row_is_checked_by_its_own_source() -> None:
+    """A batch of two sources: the first row's matcher does not judge the second's reference."""
+    terms = [
+        Term(rewards.get("rlcr"), data_sources=frozenset({"a"})),
+        Term(rewards.get("rlcr", matcher=never), data_sources=frozenset({"b"})),
+    ]
+    rows = [verl_row(data_source="a"), verl_row(data_source="b"), verl_row(data_source="a")]
+    (finding,) = preflight.run(rows=rows, reward=terms).findings
+    assert (finding.check, finding.examples) == ("reference-scores", (2,))
+
+
+def test_composed_rewards_are_looked_into() -> None:
+    parts = {"rlcr": {"weight": 1.0, "matcher": never}, "format": {"weight": 0.5, "format": "tac"}}
+    report = preflight.run(rows=ROWS, reward="compose", params={"parts": parts})
+    assert {finding.check for finding in report.findings} == {"reference-scores"}
+
+
+# ---- the command --------------------------------------------------------------------------------
+
+
+def invoke(*arguments: object):
+    return CliRunner().invoke(app, ["validate", *map(str, arguments)], catch_exceptions=False)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    path = tmp_path / "train.parquet"
+    pq.write_table(pa.Table.from_pylist(ROWS), path)
+    return path
+
+
+def test_command(tmp_path: Path, data: Path) -> None:
+    bytes_tokenizer().save_pretrained(tmp_path / "tokenizer")
+    settings = tmp_path / "config.yaml"
+    settings.write_text(json.dumps(config(algorithm__norm_adv_by_std_in_grpo=True)))
+    arguments = ("--data", data, "--tokenizer", tmp_path / "tokenizer", "--reward", "rlcr", "--verl-config", settings)
+    result = invoke(*arguments, "--json")
+    facts = json.loads(result.stdout)
+    assert (result.exit_code, facts["errors"], facts["warnings"], facts["rows"]) == (0, 0, 1, 3)
+    assert facts["findings"][0]["check"] == "group-std"
+    assert invoke(*arguments, "--strict").exit_code == 1
+    assert invoke(*arguments, "--strict", "--skip", "group-std").exit_code == 0
+    assert "fix: algorithm.norm_adv_by_std_in_grpo=False" in invoke(*arguments).stdout
+    # The config alone names data and reward.
+    settings.write_text(json.dumps(config(data__train_files=str(data))))
+    assert json.loads(invoke("--verl-config", settings, "--json").stdout)["rows"] == 3
+
+
+def test_command_reads_jsonl_and_finds_errors(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"prompt": "q", "answer": "Paris"}\n\n{"prompt": "q", "answer": ""}\n')
+    result = invoke("--data", path, "--reward", "rlcr")
+    assert result.exit_code == 2
+    assert "error   empty-reference" in result.stdout
+    assert "e.g. 3" in result.stdout
+
+
+def test_command_lists_its_checks() -> None:
+    lines = invoke("--list").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == list(CHECKS)
+
+
+def test_command_refuses_bad_calls(data: Path, tmp_path: Path) -> None:
+    for arguments in (
+        ("--reward", "rlcr"),
+        ("--data", data, "--reward", "rlcr", "--params", "{"),
+        ("--data", data, "--reward", "rlcr", "--template-edit", "x"),
+    ):
+        with pytest.raises(InvalidArgumentError):
+            invoke(*arguments)
+    with pytest.raises(FileNotFoundError):
+        invoke("--data", data, "--verl-config", tmp_path / "none.yaml")
+
+
+def test_built_data_is_clean(shared: Path, tmp_path: Path) -> None:
+    """What the builders write passes the preflight of the rewards that it is for."""
+    for name, source, reward in (
+        ("hotpotqa", "hotpotqa/distractor.parquet", "rlcr"),
+        ("ddxplus", "ddxplus/test_patients_slice.parquet", "multi_rlcr"),
+        ("mbpp", "mbpp/sanitized-mbpp.parquet", "rlvr"),
+    ):
+        out = tmp_path / f"{name}.parquet"
+        CliRunner().invoke(app, ["data", name, str(shared / "data" / source), "-o", str(out)], catch_exceptions=False)
+        params: dict[str, Any] = {}
+        if name == "mbpp":
+            from rewardkit.data.mbpp import PassesTests
+
+            params = {"matcher": PassesTests()}
+        report = preflight.run(data=[out], reward=reward, params=params)
+        assert report.findings == []
+        assert report.rows > 400
