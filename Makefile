@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(shell find csrc -type f) CMakeLists.txt pyproject.toml constraints.txt
 
-.PHONY: help demo test test-slow lint format build bench stubs clean
+.PHONY: help demo test test-slow lint format build bench experiments stubs clean
 
 help:
 	@echo "make demo        a real GRPO job of verl on the CPU with RLVR and with RLCR (ARGS=--quick for a short one)"
 	@echo "make test        all quick tests          make test-slow   the tests that take minutes"
 	@echo "make lint        ruff, pyright, clang-format               make format      rewrite the files as lint wants them"
 	@echo "make bench       all benchmarks, as ratios against peers"
+	@echo "make experiments toy experiments: what each reward teaches (ARGS='t1 t3' for some of them)"
 
 $(VENV)/.python: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -45,6 +46,9 @@ format: build
 
 bench: build
 	$(BIN)/python -m pytest benchmarks -q -p no:cacheprovider --benchmark-only
+
+experiments: build
+	$(BIN)/python -m experiments $(ARGS)
 
 clean:
 	rm -rf $(VENV) build
