@@ -21,3 +21,11 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip(f"no shared material at {SHARED} (set REWARDKIT_SHARED)")
     return SHARED
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    """Calls the command line: ``cli("evaluate", path, "--json")`` gives its exit code and what it printed."""
+    from tests.command_line import CommandLine
+
+    return CommandLine(capsys, monkeypatch)

@@ -19,7 +19,7 @@ LAYERS = [
     {"_device"},
     {"parsing", "matching", "likelihood", "scoring", "shaping", "torch_ops"},
     {"rewards", "metrics", "selection", "groups"},
-    {"data", "prior", "report", "integrations", "preflight"},
+    {"data", "prior", "evaluation", "report", "integrations", "preflight"},
     {"cli"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}

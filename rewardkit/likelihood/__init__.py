@@ -1,7 +1,8 @@
 """Step three: token log-probabilities, and from them the probability of a reference answer.
 
 :func:`token_logprobs` and :func:`linear_token_logprobs` are torch functions over the native kernels; :func:`span_reduce`
-turns log-probabilities into one number per answer. Importing this loads no torch.
+turns log-probabilities into one number per answer; :func:`splice_reference` puts the reference in the place of a sampled
+answer. Importing this loads no torch.
 """
 
 from __future__ import annotations
@@ -10,16 +11,32 @@ from typing import TYPE_CHECKING, Any
 
 from rewardkit.errors import MissingExtraError
 from rewardkit.likelihood.spans import REDUCTIONS, Reduction, reduce_rows, span_reduce
+from rewardkit.likelihood.splice import (
+    AnswerSpan,
+    Splice,
+    SpliceCounts,
+    answer_span,
+    reasoning_tokens,
+    splice_reference,
+)
+from rewardkit.likelihood.status import STATUSES
 
 if TYPE_CHECKING:
     from rewardkit.torch_ops import linear_token_logprobs, token_logprobs
 
 __all__ = [
     "REDUCTIONS",
+    "STATUSES",
+    "AnswerSpan",
     "Reduction",
+    "Splice",
+    "SpliceCounts",
+    "answer_span",
     "linear_token_logprobs",
+    "reasoning_tokens",
     "reduce_rows",
     "span_reduce",
+    "splice_reference",
     "token_logprobs",
 ]
 

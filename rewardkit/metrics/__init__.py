@@ -32,7 +32,7 @@ from rewardkit.metrics.hypotheses import (
     p_gold_gap,
     top1_ece,
 )
-from rewardkit.metrics.resampling import Interval, bootstrap, paired_bootstrap
+from rewardkit.metrics.resampling import Interval, bootstrap, bootstrap_headline, paired_bootstrap
 from rewardkit.metrics.result import Metric, Null
 from rewardkit.metrics.sets import (
     average_tokens,
@@ -66,6 +66,7 @@ __all__ = [
     "average_tokens",
     "bin_thresholds",
     "bootstrap",
+    "bootstrap_headline",
     "brier_loss",
     "calibration_histogram",
     "code_classes",

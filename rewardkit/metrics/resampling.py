@@ -153,6 +153,63 @@ def paired_bootstrap(
     return _interval(name, value, results, level, draws, seed, count, settings or {}, paired=True)
 
 
+def bootstrap_headline(
+    *,
+    correct: Any,
+    confidence: Any,
+    clusters: Any,
+    draws: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+    settings: Mapping[str, Any] | None = None,
+) -> dict[str, Interval]:
+    """Intervals of accuracy, mean confidence, Brier loss, ECE and AUROC from the same redraws.
+
+    Args:
+        correct: bool ``[N]``.
+        confidence: ``[N]``, NaN where there is none: such rows count for the accuracy alone.
+        clusters: ``[N]`` which prompt each row belongs to.
+        draws: How many redraws.
+        level: In (0, 1).
+        seed: Of the redraws.
+        settings: Of the ECE: bins, scheme, edge.
+
+    Raises:
+        InvalidArgumentError: A bad shape or setting.
+    """
+    _check(draws, level)
+    q = np.asarray(confidence, np.float64)
+    y = inputs.labels("correct", correct, like=q)
+    ids, index = inputs.group_ids("clusters", clusters, like=q)
+    stated = ~np.isnan(q)
+    statistics = {"accuracy": _fast("accuracy", index, len(ids), {}, correct=y)}
+    if stated.any():
+        for name in ("mean_confidence", "brier_loss", "ece", "auroc"):
+            statistics[name] = _fast(
+                name, index[stated], len(ids), settings or {}, confidence=q[stated], correct=y[stated]
+            )
+    whole = np.ones((1, len(ids)))
+    values = {name: float(statistic(whole)[0]) for name, statistic in statistics.items()}
+    results: dict[str, list[Float64]] = {name: [] for name in statistics}
+    for weights in _weights(len(ids), draws, seed):
+        for name, statistic in statistics.items():
+            results[name].append(statistic(weights))
+    return {
+        name: _interval(
+            name,
+            values[name],
+            np.concatenate(parts),
+            level,
+            draws,
+            seed,
+            len(ids),
+            (settings or {}) if name == "ece" else {},
+            paired=False,
+        )
+        for name, parts in results.items()
+    }
+
+
 Statistic = Callable[[Float64], Float64]
 
 
@@ -206,7 +263,7 @@ def _fast(
     if len(q) != len(y):
         raise InvalidArgumentError("correct", expected=f"{len(q)} values, one per confidence", got=f"{len(y)} values")
     if name == "auroc":
-        return _weighted_auroc(q, y > 0, index)
+        return _weighted_auroc(q, y > 0, index, count)
     valid = (q >= 0) & (q <= 1)
     thresholds, _, _ = calibration._thresholds(
         q, settings.get("bins", 10), settings.get("scheme", "width"), settings.get("edge", "left")
@@ -233,9 +290,23 @@ def _ratio(top: Any, bottom: Any) -> Statistic:
     return lambda weights: _over(weights @ top, weights @ bottom)
 
 
-def _weighted_auroc(score: Any, right: Any, index: Any) -> Statistic:
+def _weighted_auroc(score: Any, right: Any, index: Any, count: int) -> Statistic:
     _, place = np.unique(score, return_inverse=True)
     values = int(place.max()) + 1
+
+    def area(positive: Any, negative: Any) -> Float64:
+        below = np.cumsum(negative, axis=-1) - negative
+        wins = (positive * (below + negative / 2)).sum(axis=-1)
+        return _over(wins, positive.sum(axis=-1) * negative.sum(axis=-1))
+
+    if count * values <= 5 * _CELLS:
+        # Few distinct scores (stated confidences are round numbers): counts per prompt and score, all draws at once.
+        cells = index * values + place
+        tables = [
+            np.bincount(cells[which], minlength=count * values).reshape(count, values).astype(np.float64)
+            for which in (right, ~right)
+        ]
+        return lambda weights: area(weights @ tables[0], weights @ tables[1])
 
     def statistic(weights: Float64) -> Float64:
         result = np.empty(len(weights))
@@ -243,9 +314,7 @@ def _weighted_auroc(score: Any, right: Any, index: Any) -> Statistic:
             w = row[index]
             positive = np.bincount(place[right], weights=w[right], minlength=values)
             negative = np.bincount(place[~right], weights=w[~right], minlength=values)
-            below = np.cumsum(negative) - negative
-            pairs = positive.sum() * negative.sum()
-            result[draw] = (positive * (below + negative / 2)).sum() / pairs if pairs else math.nan
+            result[draw] = area(positive, negative)
         return result
 
     return statistic

@@ -336,4 +336,4 @@ def data_columns(reward: Any) -> list[str]:
 
 def _is_logprob(value: Any) -> bool:
     number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    return number and math.isfinite(value) and value <= 0
+    return number and math.isfinite(value) and bool(value <= 0)

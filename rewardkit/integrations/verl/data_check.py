@@ -9,19 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from rewardkit.errors import DataError
-from rewardkit.integrations.verl.rows import ABSENT, lookup, read_reference
+from rewardkit.integrations.verl.rows import ABSENT, find_column, lookup, read_reference
 from rewardkit.integrations.verl.settings import Settings
 
 logger = logging.getLogger(__name__)
 
 
-def check_files(settings: Settings, files: Sequence[str], *, group_sizes_differ: bool = False) -> int:
+def check_files(
+    settings: Settings, files: Sequence[str], *, group_sizes_differ: bool = False, columns_come_later: bool = False
+) -> int:
     """Checks the reference of every row of a job's data files.
 
     Args:
         settings: The job's rewards.
         files: Parquet, JSON or JSON-lines files, as verl's ``data.train_files`` and ``data.val_files`` name them.
         group_sizes_differ: Whether rows must say if they are for training or validation (``extra_info.split``).
+        columns_come_later: Whether an agent loop may add the columns that rewards require beside the reference.
 
     Returns:
         The number of rows that were checked; files that do not lie on this machine are left out.
@@ -38,7 +41,7 @@ def check_files(settings: Settings, files: Sequence[str], *, group_sizes_differ:
             logger.warning("rewardkit: %s does not lie on this machine; its references are not checked at start", file)
             continue
         for number, row in enumerate(_rows(path, settings)):
-            _check_row(settings, row, file=str(file), number=number)
+            _check_row(settings, row, file=str(file), number=number, columns_come_later=columns_come_later)
             if needs_split and not isinstance(lookup(row, "extra_info.split"), str):
                 raise DataError(
                     "'train' or 'test', since rollout.n and rollout.val_kwargs.n differ and a reward needs whole groups",
@@ -51,7 +54,7 @@ def check_files(settings: Settings, files: Sequence[str], *, group_sizes_differ:
     return count
 
 
-def _check_row(settings: Settings, row: dict[str, Any], *, file: str, number: int) -> None:
+def _check_row(settings: Settings, row: dict[str, Any], *, file: str, number: int, columns_come_later: bool) -> None:
     source = lookup(row, "data_source")
     if not isinstance(source, str):
         found = "no such column" if source is ABSENT else repr(source)
@@ -75,10 +78,18 @@ def _check_row(settings: Settings, row: dict[str, Any], *, file: str, number: in
             file=file,
             row=number,
         )
-    for path in settings.columns.values():
-        # What an agent loop adds is not in the file yet.
-        if not path.startswith("tool_extra_fields") and lookup(row, path) in (ABSENT, None):
-            raise DataError("a value", "none", file=file, row=number, column=path)
+    if columns_come_later:
+        return
+    for term in terms:
+        for name in term.reward.requires:
+            if find_column(row, name, settings.columns) in (ABSENT, None):
+                raise DataError(
+                    f"the column that the reward {term.label!r} needs",
+                    "no such column",
+                    file=file,
+                    row=number,
+                    column=settings.columns.get(name, f"extra_info.{name}"),
+                )
 
 
 def _rows(path: Path, settings: Settings) -> Iterator[dict[str, Any]]:
@@ -93,7 +104,9 @@ def _rows(path: Path, settings: Settings) -> Iterator[dict[str, Any]]:
         file = pq.ParquetFile(path)
     except pa.ArrowException as error:
         raise DataError("a Parquet file", str(error), file=str(path)) from error
+    required = [name for term in settings.terms for name in term.reward.requires]
     paths = ["data_source", "extra_info.split", settings.reference, *settings.columns.values()]
+    paths += [f"extra_info.{name}" for name in required] + required
     # Only the fields that are looked at: extra_info may hold long texts.
     present = [name for name in dict.fromkeys(paths) if name.split(".")[0] in file.schema_arrow.names]
     for batch in file.iter_batches(batch_size=4096, columns=present):

@@ -69,7 +69,8 @@ class RewardManager(RewardManagerBase):
         if reward_fn_key != "data_source":
             raise InvalidArgumentError("reward_fn_key", expected="'data_source'", got=reward_fn_key)
         config = OmegaConf.create({}) if config is None else config
-        super().__init__(config, tokenizer, None)
+        # Not super().__init__: it opens an event loop of its own where none runs, and never closes it.
+        self.config, self.tokenizer, self.compute_score = config, tokenizer, None
         raw = _select(config, PLACE) or {}
         self.settings = Settings.of({**raw, **reward_kwargs})
         _check_job(config, self.settings)
@@ -83,8 +84,12 @@ class RewardManager(RewardManagerBase):
         self._train_size = int(rollout.get("n") or 1)
         self._validation_size = int((rollout.get("val_kwargs") or {}).get("n") or 1)
         if self.settings.check_data:
+            agent_loop = (rollout.get("agent") or {}).get("default_agent_loop")
             check_files(
-                self.settings, _data_files(config), group_sizes_differ=self._train_size != self._validation_size
+                self.settings,
+                _data_files(config),
+                group_sizes_differ=self._train_size != self._validation_size,
+                columns_come_later=agent_loop not in (None, "single_turn_agent"),
             )
         self._start()
 
@@ -97,7 +102,7 @@ class RewardManager(RewardManagerBase):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        hidden = ("loop", "_executor", "_lanes", "_pid")
+        hidden = ("_executor", "_lanes", "_pid")
         return {key: value for key, value in self.__dict__.items() if key not in hidden}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from rewardkit.errors import DataError
+from rewardkit.errors import DataError, InvalidArgumentError
 from rewardkit.types import GoldKind, References
 
 ABSENT = object()
 """What :func:`lookup` returns where a path leads nowhere."""
+
+_PLACES = ("tool_extra_fields.rewardkit.{}", "tool_extra_fields.{}", "extra_info.{}", "{}")
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,17 @@ def lookup(fields: Mapping[str, Any], path: str) -> Any:
     return value
 
 
+def find_column(fields: Mapping[str, Any], name: str, places: Mapping[str, str]) -> Any:
+    """A reward's further column in a row: where ``places`` says, else where agent loops and data sets leave such things."""
+    if name in places:
+        return lookup(fields, places[name])
+    for path in _PLACES:
+        value = lookup(fields, path.format(name))
+        if value is not ABSENT:
+            return value
+    return ABSENT
+
+
 def read_reference(
     value: Any, *, path: str, as_json: bool, gold_kind: GoldKind | None, file: str | None = None, row: int | None = None
 ) -> tuple[tuple[str, ...], ...]:
@@ -55,8 +68,8 @@ def read_reference(
         DataError: It is missing, empty, or of a type that is no reference; names file, row and column.
     """
 
-    def bad(expected: str, found: Any) -> DataError:
-        return DataError(expected, found if isinstance(found, str) else _brief(found), file=file, row=row, column=path)
+    def bad(expected: str, found: str) -> DataError:
+        return DataError(expected, found if len(found) < 120 else found[:119] + "…", file=file, row=row, column=path)
 
     if value is ABSENT:
         raise bad("a reference", "no such column")
@@ -64,22 +77,18 @@ def read_reference(
         raise bad("a reference", "None")
     if as_json:
         if not isinstance(value, str):
-            raise bad("a reference as JSON text", value)
+            raise bad("a reference as JSON text", repr(value))
         try:
             value = json.loads(value)
         except ValueError as error:
-            raise bad("a reference as JSON text", f"{_brief(value)} ({error})") from error
+            raise bad("a reference as JSON text", f"{value!r} ({error})") from error
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        raise bad("a reference that is text (write numbers as text, as the answer would be written)", value)
+        raise bad("a reference that is text (write numbers as text, as the answer would be written)", repr(value))
     try:
         return References.of([value], gold_kind=gold_kind).golds[0]
-    except ValueError as error:
-        expected = getattr(error, "expected", "a string, a list of strings or a list of lists of strings")
-        raise bad(expected, value if value not in ("", [], ()) else "an empty reference") from error
-
-
-def _brief(value: Any, limit: int = 80) -> str:
-    text = repr(value)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    except DataError as error:
+        raise bad(error.expected, error.found) from error
+    except InvalidArgumentError as error:
+        raise bad(error.expected, repr(value)) from error

@@ -11,15 +11,12 @@ import numpy as np
 
 from rewardkit.errors import DataError
 from rewardkit.integrations.verl.decoding import Decoder
-from rewardkit.integrations.verl.rows import ABSENT, Row, lookup, read_reference
+from rewardkit.integrations.verl.rows import ABSENT, Row, find_column, lookup, read_reference
 from rewardkit.integrations.verl.settings import Settings, Term
 from rewardkit.types import FAILED, OK, UNPARSED, References, RewardBatch
 
 logger = logging.getLogger(__name__)
 
-# Where a reward's further columns are looked for, in this order, when the config names no place. An agent loop leaves its
-# numbers in tool_extra_fields.
-_PLACES = ("tool_extra_fields.rewardkit.{}", "tool_extra_fields.{}", "extra_info.{}", "{}")
 _ACCURACY = ("correct", "acc")
 
 
@@ -121,7 +118,7 @@ class Scorer:
             except DataError as error:
                 reasons[place] = f"reference: {error}"
                 continue
-            found = {name: self._column(row, name) for name in extra}
+            found = {name: find_column(row.fields, name, self.settings.columns) for name in extra}
             missing = [name for name, value in found.items() if value is ABSENT or value is None]
             if missing:
                 reasons[place] = f"no column {missing[0]!r}"
@@ -174,15 +171,6 @@ class Scorer:
             status=[part.status[0] for part in parts],
             reason=[part.reason[0] for part in parts],
         )
-
-    def _column(self, row: Row, name: str) -> Any:
-        if name in self.settings.columns:
-            return lookup(row.fields, self.settings.columns[name])
-        for place in _PLACES:
-            value = lookup(row.fields, place.format(name))
-            if value is not ABSENT:
-                return value
-        return ABSENT
 
     def _tell(self, statuses: Sequence[str]) -> None:
         for status in statuses:

@@ -1,0 +1,526 @@
+"""Rollout files as arrays: which column is what, what each completion claims and whether it is right.
+
+A file is read once, in batches; of the text nothing is kept. Columns are found by their usual names (verl's and TRL's dumps
+included) unless they are named; what was used is part of the result, so that nothing is guessed in silence.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from rewardkit import matching, parsing
+from rewardkit.data.files import Batch, PathLike, RowFile, missing_column
+from rewardkit.errors import DataError, InvalidArgumentError, UnknownNameError
+from rewardkit.types import Bool, Float64, GoldKind, References
+
+NONE = "none"
+"""As a column's name: do not use such a column, even if there is one."""
+
+USUAL_NAMES: Mapping[str, tuple[str, ...]] = {
+    "completion": ("completion", "completions", "response", "responses", "output", "generation", "generated_text"),
+    "references": (
+        "references",
+        "reference",
+        "golds",
+        "gold",
+        "ground_truth",
+        "gts",
+        "reward_model.ground_truth",
+        "answers",
+        "answer",
+        "target",
+        "solution",
+    ),
+    "label": ("label", "correct", "is_correct", "acc"),
+    "confidence": ("confidence",),
+    "wellformed": ("wellformed", "conf_format"),
+    "prompt": ("prompt_id", "uid", "question_id", "id", "problem", "question", "prompt", "input"),
+    "tokens": ("tokens", "n_tokens", "num_tokens", "completion_tokens", "response_length"),
+    "prior_logprob": ("prior_logprob",),
+    "set_construction": ("set_construction",),
+}
+"""For each role, the column names that are tried in this order."""
+
+_RLCR_MARKS = frozenset({"class_output", "conf_format"})
+_ITEM = re.compile(r"^(?P<column>.+?)(?:\[(?P<index>[0-9]+)\]|\.(?P<key>[^.\[\]]+))$", re.DOTALL)
+
+Compat = Literal["auto", "none", "rlcr"]
+Missing = Literal["drop", "zero", "half"]
+Progress = Callable[[int, int | None], None]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a rollout file is read.
+
+    Attributes:
+        columns: Role (a key of :data:`USUAL_NAMES`) to column. A column may be an item of another (``class_output[1]``,
+            ``reward_model.ground_truth``); "none" switches a role off. ``confidence`` may be several, of which the first
+            that is not null counts.
+        format: A name of :data:`rewardkit.parsing.FORMATS`, "stored" (read no text), or "auto".
+        mode: "lenient", "strict" or "rlcr" parsing; ``None`` takes what ``compat`` wants.
+        max_answers: K of formats with several answers.
+        matcher: Name of a matcher, where labels are computed.
+        match_mode: "numeric_safe" or "official".
+        gold_kind: How a flat list of references is read.
+        missing: What a missing confidence counts as; ``None`` takes what ``compat`` wants ("drop", or "zero" for rlcr).
+        compat: "rlcr" follows the released RLCR evaluation (linspace edges, missing confidence is 0, a classifier's output
+            replaces the confidence); "auto" does so for files that have that code's columns.
+    """
+
+    columns: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
+    format: str = "auto"
+    mode: str | None = None
+    max_answers: int | None = None
+    matcher: str = "exact"
+    match_mode: str = "numeric_safe"
+    gold_kind: GoldKind | None = None
+    missing: Missing | None = None
+    compat: Compat = "auto"
+
+    def __post_init__(self) -> None:
+        for role in self.columns:
+            if role not in USUAL_NAMES:
+                raise UnknownNameError("role of a column", role, USUAL_NAMES)
+        for name, known in (
+            ("compat", ("auto", "none", "rlcr")),
+            ("missing", (None, "drop", "zero", "half")),
+            ("mode", (None, "lenient", "strict", "rlcr")),
+            ("match_mode", ("numeric_safe", "official")),
+            ("gold_kind", (None, "aliases", "set")),
+        ):
+            if getattr(self, name) not in known:
+                raise UnknownNameError(name, getattr(self, name), [str(k) for k in known if k])
+        if self.format not in ("auto", "stored"):
+            parsing.get_format(self.format)
+        matching.relation(self.matcher, mode=self.match_mode)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Rollouts:
+    """A rollout file as arrays of N rows and K answer slots.
+
+    Attributes:
+        file: Where it was read from.
+        kind: "single" (one answer), "set" (several, each with its own confidence) or "hypotheses" (weights and Other).
+        used: What was used: role to column, plus format, mode, matcher and where label and confidence came from.
+        notes: Sentences a reader should know.
+        confidence: float64 ``[N, K]``, NaN where there is none.
+        correct: bool ``[N, K]``.
+        mask: bool ``[N, K]``, which slots hold an answer.
+        other: float64 ``[N]``, weight of Other (hypotheses).
+        found: bool ``[N, M]``, which references were named.
+        n_golds: int64 ``[N]``; 0 where the references were not read.
+        wellformed: bool ``[N]``: the format was followed (and the confidence can be read).
+        reason: ``[N]`` why not, "" where it was.
+        distinct: int64 ``[N]`` different answers of a set.
+        chars: int64 ``[N]`` length of the completion in characters; -1 where no text was read.
+        tokens: float64 ``[N]``, NaN where unknown.
+        prior_logprob: float64 ``[N]``, NaN where unknown.
+        prompt: ``[N]`` the prompt of each row, as text.
+        keys: ``[N]`` the values to group by, one tuple per row.
+        set_construction: What the file says, or ``None``.
+        compat: "none" or "rlcr".
+    """
+
+    file: str
+    kind: Literal["single", "set", "hypotheses"]
+    used: Mapping[str, Any]
+    notes: tuple[str, ...]
+    confidence: Float64
+    correct: Bool
+    mask: Bool
+    other: Float64
+    found: Bool
+    n_golds: Any
+    wellformed: Bool
+    reason: list[str]
+    distinct: Any
+    chars: Any
+    tokens: Float64
+    prior_logprob: Float64
+    prompt: list[str]
+    keys: list[tuple[str, ...]]
+    set_construction: str | None
+    compat: str
+
+    def __len__(self) -> int:
+        return len(self.reason)
+
+
+def read_rollouts(
+    path: PathLike, reading: Reading | None = None, *, by: Sequence[str] = (), progress: Progress | None = None
+) -> Rollouts:
+    """Reads, parses and judges a rollout file.
+
+    Args:
+        path: JSON Lines or Parquet.
+        reading: How; ``None`` detects everything.
+        by: Columns to group by.
+        progress: Called with rows done and rows in all (``None`` if unknown).
+
+    Raises:
+        FileNotFoundError, DataError: The file, a column or a value is not what was expected.
+        InvalidArgumentError, UnknownNameError: A setting is wrong.
+    """
+    rows = RowFile.open(path)
+    return _Reader(rows, reading or Reading(), tuple(by)).read(progress)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column, or an item of each of its values: ``name``, ``name[0]`` or ``name.key``."""
+
+    text: str
+    base: str
+    item: int | str | None = None
+
+    @classmethod
+    def of(cls, text: str, available: Iterable[str]) -> Column | None:
+        """The column of that name, or the item it describes; ``None`` when the file has neither."""
+        if text in available:
+            return cls(text, text)
+        found = _ITEM.match(text)
+        if found is None or found["column"] not in available:
+            return None
+        return cls(text, found["column"], found["key"] if found["index"] is None else int(found["index"]))
+
+    def values(self, batch: Batch) -> list[Any]:
+        """The values of a batch; null where a value has no such item."""
+        values = batch.column(self.base)
+        return values if self.item is None else [_item(value, self.item) for value in values]
+
+    def part(self, batch: Batch) -> Batch:
+        """The batch with this column under its full name, for the typed readers of :class:`Batch`."""
+        return batch if self.item is None else replace(batch, columns={self.text: self.values(batch)})
+
+
+def find_column(text: str, file: str, available: Sequence[str]) -> Column:
+    """A column that was named.
+
+    Raises:
+        DataError: The file has none of that name.
+    """
+    column = Column.of(text, available)
+    if column is None:
+        raise missing_column(file, text, available)
+    return column
+
+
+class _Reader:
+    """One pass over one file."""
+
+    def __init__(self, rows: RowFile, reading: Reading, by: tuple[str, ...]):
+        self.rows, self.reading, self.file = rows, reading, str(rows.path)
+        self.notes: list[str] = []
+        marks = rows.columns
+        self.compat = reading.compat
+        if reading.compat == "auto":
+            self.compat = "rlcr" if set(marks) >= _RLCR_MARKS else "none"
+            if self.compat == "rlcr":
+                self.notes.append(
+                    "columns class_output and conf_format: read as an output of RLCR's released evaluation, by its "
+                    "conventions (linspace bin edges, missing confidence counts as 0); --compat none turns this off"
+                )
+        self.missing = reading.missing or ("zero" if self.compat == "rlcr" else "drop")
+        self.by = [find_column(name, self.file, marks) for name in by]
+        head = next(iter(rows.batches(batch_rows=64)))
+        self.roles: dict[str, list[Column]] = {}
+        for role in USUAL_NAMES:
+            self.roles[role] = self._columns_of(role, head)
+        self._choose_format(head)
+
+    def _columns_of(self, role: str, head: Batch) -> list[Column]:
+        wanted = self.reading.columns.get(role)
+        if wanted is not None:
+            names = [wanted] if isinstance(wanted, str) else list(wanted)
+            if names == [NONE]:
+                return []
+            return [find_column(name, self.file, self.rows.columns) for name in names]
+        if role == "confidence" and self.compat == "rlcr":
+            found = [Column.of(name, self.rows.columns) for name in ("class_output[1]", "confidence")]
+            return [column for column in found if column is not None]
+        for name in USUAL_NAMES[role]:
+            column = Column.of(name, self.rows.columns)
+            if column is not None and _fits(role, column.values(head)):
+                return [column]
+        return []
+
+    def _choose_format(self, head: Batch) -> None:
+        self.format = self.reading.format
+        stored = bool(self.roles["label"] and self.roles["confidence"])
+        if self.format == "auto":
+            texts = (
+                self.roles["completion"][0].part(head).texts(self.roles["completion"][0].text)
+                if self.roles["completion"]
+                else []
+            )
+            self.format = _guess_format(texts) or ("stored" if stored else "")
+            if not self.format:
+                if not self.roles["completion"]:
+                    raise DataError(
+                        "a column of completions (name it with --completion)",
+                        f"columns {', '.join(self.rows.columns)}",
+                        file=self.file,
+                    )
+                self.format = "tac"
+                self.notes.append("no tags in the first rows: read as format tac")
+        if self.format != "stored" and not self.roles["completion"]:
+            raise DataError(
+                "a column of completions (name it with --completion)",
+                f"columns {', '.join(self.rows.columns)}",
+                file=self.file,
+            )
+        form = None if self.format == "stored" else parsing.get_format(self.format)
+        self.kind: Literal["single", "set", "hypotheses"] = "single"
+        if form is not None and form.many:
+            self.kind = "hypotheses" if form.name == "hypotheses" else "set"
+        self.mode = self.reading.mode or ("rlcr" if self.compat == "rlcr" and self.kind == "single" else "lenient")
+        if self.kind != "single":
+            # A label or a confidence per row says nothing about each of several answers.
+            for role in ("label", "confidence"):
+                if self.roles[role] and self.reading.columns.get(role):
+                    raise InvalidArgumentError(
+                        f"--{role}",
+                        expected="none, since these completions hold several answers",
+                        got=self.roles[role][0].text,
+                    )
+                self.roles[role] = []
+        if not self.roles["label"] and not self.roles["references"]:
+            raise DataError(
+                "a column of references (--references) or of labels (--label)",
+                f"columns {', '.join(self.rows.columns)}",
+                file=self.file,
+            )
+        if self.format == "stored" and not stored:
+            raise InvalidArgumentError(
+                "--format", expected="a format to parse, since label and confidence are not both stored", got="stored"
+            )
+
+    def read(self, progress: Progress | None) -> Rollouts:
+        needed: list[str] = []
+        for column in [*self.by, *(c for columns in self.roles.values() for c in columns)]:
+            if column.base not in needed:
+                needed.append(column.base)
+        parts, done = [], 0
+        for batch in self.rows.batches(needed):
+            parts.append(self._batch(batch))
+            done += len(batch)
+            if progress is not None:
+                progress(done, self.rows.n_rows)
+        return self._join(parts)
+
+    def _batch(self, batch: Batch) -> dict[str, Any]:
+        n = len(batch)
+        part: dict[str, Any] = {}
+        forecast = None
+        part["chars"] = np.full(n, -1, np.int64)
+        if self.format != "stored" and self.roles["completion"]:
+            column = self.roles["completion"][0]
+            texts = column.part(batch).texts(column.text)
+            part["chars"] = np.fromiter(map(len, texts), np.int64, n)
+            forecast = parsing.parse(
+                texts,
+                self.format,
+                self.mode,  # type: ignore[arg-type]
+                max_answers=self.reading.max_answers if self.kind != "single" else None,
+            )
+        elif self.roles["completion"]:
+            column = self.roles["completion"][0]
+            part["chars"] = np.fromiter(map(len, column.part(batch).texts(column.text)), np.int64, n)
+        width = 1 if forecast is None else forecast.mask.shape[1]
+        part["mask"] = np.ones((n, 1), bool) if forecast is None else forecast.mask.copy()
+        part["other"] = np.zeros(n) if forecast is None else forecast.other
+        part["reason"] = [""] * n if forecast is None else list(forecast.reason)
+        part["wellformed"] = np.ones(n, bool) if forecast is None else forecast.wellformed.copy()
+
+        stated = np.full((n, width), math.nan)
+        if forecast is not None:
+            stated = np.where(forecast.has_prob, forecast.probs, math.nan)
+            if self.mode == "rlcr":
+                part["wellformed"] = forecast.has_prob[:, 0].copy()
+        part["confidence"] = self._stored_confidence(batch) if self.roles["confidence"] else stated
+        if self.roles["wellformed"]:
+            column = self.roles["wellformed"][0]
+            part["wellformed"] = column.part(batch).labels(column.text)
+
+        part["found"], part["n_golds"] = np.zeros((n, 1), bool), np.zeros(n, np.int64)
+        part["distinct"] = part["mask"].sum(axis=1)
+        if self.roles["label"]:
+            column = self.roles["label"][0]
+            part["correct"] = column.part(batch).labels(column.text)[:, None]
+            part["mask"] = np.ones((n, 1), bool)
+        else:
+            assert forecast is not None
+            outcome = matching.match(
+                forecast,
+                self._references(batch),
+                matcher=self.reading.matcher,
+                mode=self.reading.match_mode,  # type: ignore[arg-type]
+            )
+            part["correct"], part["found"], part["n_golds"] = outcome.correct, outcome.found, outcome.n_golds
+            part["reason"] = [
+                why or (f"failed: {error}" if error else "")
+                for why, error in zip(part["reason"], outcome.error, strict=True)
+            ]
+            if self.kind != "single":
+                classes = matching.equivalence_classes(
+                    forecast.answers,
+                    matcher=self.reading.matcher,
+                    mode=self.reading.match_mode,  # type: ignore[arg-type]
+                )
+                if classes.shape[1]:
+                    part["distinct"] = (classes == np.arange(classes.shape[1])).sum(axis=1)
+        for role in ("tokens", "prior_logprob"):
+            values = np.full(n, math.nan)
+            if self.roles[role]:
+                column = self.roles[role][0]
+                values = column.part(batch).numbers(column.text, optional=True)
+            part[role] = values
+        column = self.roles["prompt"][0] if self.roles["prompt"] else None
+        part["prompt"] = [_text_of(v) for v in column.values(batch)] if column else list(map(str, batch.rows))
+        part["keys"] = list(zip(*(c.part(batch).keys(c.text) for c in self.by), strict=True)) if self.by else [()] * n
+        built = self.roles["set_construction"]
+        part["set_construction"] = set(built[0].part(batch).keys(built[0].text)) if built else set()
+        return part
+
+    def _stored_confidence(self, batch: Batch) -> Float64:
+        result = np.full(len(batch), math.nan)
+        for column in self.roles["confidence"]:
+            values = column.part(batch).numbers(column.text, optional=True)
+            result = np.where(np.isnan(result), values, result)
+        return result[:, None]
+
+    def _references(self, batch: Batch) -> References:
+        column = self.roles["references"][0]
+        values = [_gold(value) for value in column.values(batch)]
+        try:
+            return References.of(values, gold_kind=self.reading.gold_kind, rows=len(values))
+        except DataError as error:
+            row = None if error.row is None else batch.rows[error.row]
+            raise DataError(error.expected, error.found, file=batch.file, row=row, column=column.text) from None
+        except InvalidArgumentError as error:
+            if error.argument == "gold_kind":
+                raise InvalidArgumentError("--gold-kind", expected=error.expected, got=self.reading.gold_kind) from None
+            index = int(re.sub(r"[^0-9]", "", error.argument) or 0)
+            raise DataError(
+                error.expected, error.got, file=batch.file, row=batch.rows[index], column=column.text
+            ) from None
+
+    def _join(self, parts: list[dict[str, Any]]) -> Rollouts:
+        def flat(name: str) -> Any:
+            return np.concatenate([part[name] for part in parts])
+
+        def wide(name: str, empty: Any) -> Any:
+            width = max(part[name].shape[1] for part in parts)
+            padded = [
+                np.pad(part[name], ((0, 0), (0, width - part[name].shape[1])), constant_values=empty) for part in parts
+            ]
+            return np.concatenate(padded)
+
+        confidence = wide("confidence", math.nan)
+        correct, mask = wide("correct", False), wide("mask", False)
+        if self.missing != "drop":
+            fill = 0.0 if self.missing == "zero" else 0.5
+            slots = np.zeros(confidence.shape, bool)
+            slots[:, 0] = True
+            confidence = np.where(np.isnan(confidence) & (mask | slots), fill, confidence)
+        used: dict[str, Any] = {
+            role: columns[0].text if len(columns) == 1 else [c.text for c in columns]
+            for role, columns in self.roles.items()
+            if columns
+        }
+        used["format"] = self.format
+        if self.format != "stored":
+            used["mode"] = self.mode
+        used["labels"] = "stored" if self.roles["label"] else "matched"
+        if not self.roles["label"]:
+            used |= {"matcher": self.reading.matcher, "match_mode": self.reading.match_mode}
+            used.pop("label", None)
+        else:
+            used.pop("references", None)
+        used["confidences"] = "stored" if self.roles["confidence"] else "stated"
+        used["missing"] = self.missing
+        used["compat"] = self.compat
+        if not self.roles["prompt"]:
+            self.notes.append("no column says which prompt a row belongs to: every row counts as a prompt of its own")
+        built = set().union(*(part["set_construction"] for part in parts))
+        if len(built) > 1:
+            raise DataError(
+                "one way of building sets in a file",
+                " and ".join(sorted(built)),
+                file=self.file,
+                column="set_construction",
+            )
+        return Rollouts(
+            file=self.file,
+            kind=self.kind,
+            used=used,
+            notes=tuple(self.notes),
+            confidence=confidence,
+            correct=correct,
+            mask=mask,
+            other=flat("other"),
+            found=wide("found", False),
+            n_golds=flat("n_golds"),
+            wellformed=flat("wellformed"),
+            reason=[why for part in parts for why in part["reason"]],
+            distinct=flat("distinct"),
+            chars=flat("chars"),
+            tokens=flat("tokens"),
+            prior_logprob=flat("prior_logprob"),
+            prompt=[prompt for part in parts for prompt in part["prompt"]],
+            keys=[key for part in parts for key in part["keys"]],
+            set_construction=next(iter(built), None),
+            compat=self.compat,
+        )
+
+
+def _guess_format(texts: Sequence[str]) -> str:
+    """The format whose tags most of the first completions hold; "" where there are none."""
+    marks = (("hypotheses", "<hypotheses>"), ("multi", "<answer1>"), ("tac", "<answer>"), ("final", "Final answer:"))
+    counts = {name: sum(mark in text for text in texts) for name, mark in marks}
+    counts["final"] += sum("\\boxed{" in text and "Final answer:" not in text for text in texts)
+    best = max(counts, key=lambda name: counts[name])
+    return best if counts[best] * 4 >= max(1, len(texts)) else ""
+
+
+def _fits(role: str, values: Sequence[Any]) -> bool:
+    """Whether the first values of a column with a usual name look like its role; a column that was named is not asked."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return False
+    if role in ("label", "wellformed"):
+        return all(isinstance(value, (bool, int, float)) and value in (0, 1) for value in values)
+    if role in ("confidence", "tokens", "prior_logprob"):
+        return all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in known)
+    if role == "completion":
+        return any(isinstance(value, (str, list)) for value in values)  # a bad cell among them is an error, not a hint
+    if role == "references":
+        return any(isinstance(value, (str, list, int, float)) for value in values)
+    return True
+
+
+def _item(value: Any, item: int | str) -> Any:
+    if isinstance(item, str):
+        return value.get(item) if isinstance(value, Mapping) else None
+    if isinstance(value, (list, tuple)) and item < len(value):
+        return value[item]
+    return None
+
+
+def _gold(value: Any) -> Any:
+    """Numbers are golds too: 42 is the reference "42"."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
+    return value
+
+
+def _text_of(value: Any) -> str:
+    return value if isinstance(value, str) else repr(value)

@@ -1,0 +1,265 @@
+"""``rewardkit evaluate``: published numbers, every kind of rollout file, and bad input."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rewardkit import metrics
+from rewardkit.data.files import row_writer
+from rewardkit.data.rollouts import Reading, read_rollouts
+
+PUBLISHED = {
+    "accuracy": "accuracy",
+    "brier_score": "brier_loss",
+    "ece": "ece",
+    "auroc": "auroc",
+    "confidence level": "mean_confidence",
+    "confidence format adherence": "format_adherence",
+    "completion length": "completion_length",
+}
+
+
+def write(path: Path, rows: list[dict]) -> Path:
+    with row_writer(path) as writer:
+        writer.write({name: [row.get(name) for row in rows] for name in rows[0]})
+    return path
+
+
+def completion(answer: str, confidence: object) -> str:
+    return f"<think>…</think>\n<answer>{answer}</answer>\n<confidence>{confidence}</confidence>"
+
+
+def rollouts(n: int = 60, shift: float = 0.0, seed: int = 0) -> list[dict]:
+    rng = np.random.default_rng(seed)
+    rows = []
+    for i in range(n):
+        q = rng.choice([0.3, 0.6, 0.9])
+        answer = "Paris" if rng.random() < q else "Rome"
+        stated = min(1.0, round(q + shift, 2))
+        rows.append({"id": i, "completion": completion(answer, stated), "answer": "Paris", "method": "ab"[i % 2]})
+    return rows
+
+
+@pytest.mark.parametrize("dataset", ["math-500", "commonsenseqa"])
+def test_published_numbers_of_rlcr(shared: Path, cli, dataset: str) -> None:
+    published = json.loads((shared / "data/rlcr/published_metrics.json").read_text())["Hotpot-models"][dataset]
+    result = cli("evaluate", shared / f"data/rlcr/{dataset}.parquet", "--by", "method", "--json", "--draws", "0")
+    assert result.code == 0
+    (file,) = json.loads(result.out)["files"]
+    assert file["used"]["compat"] == "rlcr"
+    assert set(file["groups"]) == set(published)
+    for method, expected in published.items():
+        for theirs, ours in PUBLISHED.items():
+            assert file["groups"][method][ours] == pytest.approx(expected[theirs], abs=1e-12), (method, ours)
+
+
+def test_stated_confidences_of_rlcr_are_read_from_the_text(shared: Path, cli) -> None:
+    path = shared / "data/rlcr/math-500.parquet"
+    published = json.loads((shared / "data/rlcr/published_metrics.json").read_text())["Hotpot-models"]["math-500"]
+    columns = ["--confidence", "none", "--wellformed", "none"]
+    result = cli("evaluate", path, "--by", "method", "--json", "--draws", 0, *columns)
+    groups = json.loads(result.out)["files"][0]["groups"]
+    for method in ("Base", "RLVR", "RLCR"):  # the other two have their confidence from elsewhere
+        for theirs, ours in PUBLISHED.items():
+            assert groups[method][ours] == pytest.approx(published[method][theirs], abs=1e-12), (method, ours)
+
+
+def test_single_answers_with_labels_from_references(tmp_path: Path, cli) -> None:
+    rows = rollouts()
+    rows[3]["completion"] = "no tags at all"
+    rows[5]["completion"] = completion("Paris", "very sure")
+    path = write(tmp_path / "x.jsonl", rows)
+    (file,) = json.loads(cli("evaluate", path, "--json").out)["files"]
+    found = file["groups"]["all"]
+    assert found["n"] == 60
+    assert file["used"]["labels"] == "matched"
+    q = np.array(
+        [
+            float(row["completion"].split("<confidence>")[1].split("<")[0])
+            for i, row in enumerate(rows)
+            if i not in (3, 5)
+        ]
+    )
+    y = np.array(["Paris" in row["completion"] for i, row in enumerate(rows) if i not in (3, 5)])
+    assert found["ece"] == pytest.approx(float(metrics.ece(confidence=q, correct=y)), abs=1e-12)
+    assert found["accuracy"] == pytest.approx((y.sum() + 1) / 60)
+    assert found["confidence_missing"] == 2
+    assert found["null"]["ece"]["mean"] > 0
+    assert found["intervals"]["accuracy"][0] < found["accuracy"] < found["intervals"]["accuracy"][1]
+    assert sum(found["status"].values()) == 60
+    zero = json.loads(cli("evaluate", path, "--json", "--missing", "zero").out)["files"][0]["groups"]["all"]
+    assert zero["confidence_missing"] == 0
+    assert zero["mean_confidence"] < found["mean_confidence"]
+
+
+def test_a_stored_confidence_replaces_the_stated_one_and_invalid_is_counted(tmp_path: Path, cli) -> None:
+    rows = [row | {"probe": 0.7 if i else 85.0, "label": i % 2} for i, row in enumerate(rollouts())]
+    path = write(tmp_path / "x.parquet", rows)
+    result = json.loads(cli("evaluate", path, "--confidence", "probe", "--json").out)["files"][0]
+    found = result["groups"]["all"]
+    assert result["used"]["confidences"] == "stored"
+    assert found["confidence_invalid"] == 1
+    assert found["ece"] == pytest.approx(abs(0.7 - 30 / 59))
+    assert found["auroc"] is not None
+
+
+def test_sets(tmp_path: Path, cli) -> None:
+    def text(a: str, p: float, b: str, q: float) -> str:
+        return (
+            f"<think>t</think><answer1>{a}</answer1><confidence1>{p}</confidence1><answer2>{b}</answer2>"
+            f"<confidence2>{q}</confidence2><analysis>z</analysis>"
+        )
+
+    rows = [
+        {"id": 1, "response": text("flu", 0.6, "cold", 0.3), "golds": ["flu"]},
+        {"id": 2, "response": text("gout", 0.2, "cold", 0.5), "golds": ["cold"]},
+        {"id": 3, "response": text("gout", 0.2, "gout", 0.1), "golds": ["flu"]},
+    ]
+    path = write(tmp_path / "x.jsonl", rows)
+    (file,) = json.loads(cli("evaluate", path, "--json", "-k", 2).out)["files"]
+    found = file["groups"]["all"]
+    assert file["kind"] == "set"
+    assert found["set_accuracy"] == pytest.approx(2 / 3)
+    assert found["pass@1_first"] == pytest.approx(1 / 3)
+    assert found["pass@1_max_conf"] == found["accuracy"] == pytest.approx(2 / 3)
+    assert found["precision"] == pytest.approx(1 / 3)
+    assert found["uniqueness"] == pytest.approx(5 / 6)
+    assert found["set_brier"] == pytest.approx(np.mean([(0.16 + 0.09) / 2, (0.04 + 0.25) / 2, (0.04 + 0.01) / 2]))
+    assert "label" in cli.refuses("evaluate", path, "--label", "id")
+
+
+def test_hypotheses(tmp_path: Path, cli) -> None:
+    def text(weights: list[tuple[str, float]], other: float) -> str:
+        listed = "".join(f"<h{i}>{h}</h{i}><w{i}>{w}</w{i}>" for i, (h, w) in enumerate(weights, 1))
+        return f"<think>t</think><hypotheses>{listed}<other>{other}</other></hypotheses>"
+
+    rows = [
+        {"id": 1, "completion": text([("A1", 0.6), ("B1", 0.3)], 0.1), "answer": "A1", "prior_logprob": -2.0},
+        {"id": 2, "completion": text([("A1", 0.5)], 0.5), "answer": "C1", "prior_logprob": -1.0},
+    ]
+    (file,) = json.loads(cli("evaluate", write(tmp_path / "x.jsonl", rows), "--json").out)["files"]
+    found = file["groups"]["all"]
+    assert file["kind"] == "hypotheses"
+    assert found["listed"] == 0.5
+    assert found["mean_other"] == pytest.approx(0.3)
+    assert found["event_nll"] == pytest.approx(-(math.log(0.6) + math.log(0.5)) / 2)
+    assert found["nll"] == pytest.approx(-(math.log(0.6) + math.log(0.5 * math.exp(-1))) / 2)
+
+
+def test_files_are_compared_pairwise_and_written_as_markdown(tmp_path: Path, cli) -> None:
+    base = write(tmp_path / "base.jsonl", rollouts(200))
+    loud = write(tmp_path / "loud.jsonl", rollouts(200, shift=0.3)[::-1])
+    result = json.loads(cli("evaluate", base, loud, "--by", "method", "--json").out)
+    by_metric = {entry["metric"]: entry for entry in result["comparisons"] if entry["group"] == "a"}
+    assert by_metric["accuracy"]["value"] == 0
+    assert by_metric["mean_confidence"]["low"] > 0.1
+    assert by_metric["brier_loss"]["value"] > 0
+    report = tmp_path / "table.md"
+    assert cli("evaluate", base, loud, "--markdown", report).code == 0
+    text = report.read_text()
+    assert "| all rows | 200 |" in text
+    assert "Differences from" in text
+    rows = [row | {"id": f"other {row['id']}"} for row in rollouts(200)]
+    assert "none in common" in cli.refuses("evaluate", base, write(tmp_path / "c.jsonl", rows))
+
+
+def test_sets_built_in_different_ways_are_not_compared(tmp_path: Path, cli) -> None:
+    rows = rollouts(20)
+    paths = []
+    for how in ("single_gen", "independent_samples"):
+        paths.append(write(tmp_path / f"{how}.jsonl", [row | {"set_construction": how} for row in rows]))
+    assert "cannot be compared" in cli.refuses("evaluate", *paths)
+
+
+def test_several_rollouts_per_prompt_give_pass_at_k(tmp_path: Path, cli) -> None:
+    rows = [row | {"id": i // 4} for i, row in enumerate(rollouts(80))]
+    found = json.loads(cli("evaluate", write(tmp_path / "x.jsonl", rows), "--json").out)["files"][0]["groups"]["all"]
+    assert found["prompts"] == 20
+    assert found["pass@1"] == pytest.approx(found["accuracy"])
+    assert found["pass@1"] < found["pass@2"] < found["pass@4"]
+
+
+def test_names_of_other_tools(tmp_path: Path) -> None:
+    row = {"input": "q", "output": completion("Paris", 0.4), "gts": "Paris", "score": 1.0, "step": 3}
+    run = read_rollouts(write(tmp_path / "1.jsonl", [row]))
+    assert (run.used["completion"], run.used["references"], run.used["prompt"]) == ("output", "gts", "input")
+    row = {"response": [{"role": "assistant", "content": row["output"]}], "reward_model": {"ground_truth": "Paris"}}
+    run = read_rollouts(write(tmp_path / "2.jsonl", [row]), Reading())
+    assert run.used["references"] == "reward_model.ground_truth"
+    assert run.correct.tolist() == [[True]]
+
+
+def test_text_never_stops_an_evaluation(tmp_path: Path, cli) -> None:
+    hostile = [
+        "",
+        "\x00",
+        "\ud800",
+        "<answer>" * 20_000,
+        "x" * 10**6,
+        completion("Paris", "nan"),
+        completion("Paris", "1e999"),
+    ]
+    rows = [{"id": i, "completion": text, "answer": "Paris"} for i, text in enumerate(hostile)]
+    result = cli("evaluate", write(tmp_path / "x.jsonl", rows), "--json", "--format", "tac")
+    assert result.code == 0
+    assert json.loads(result.out)["files"][0]["groups"]["all"]["n"] == len(hostile)
+
+
+@pytest.mark.parametrize(
+    ("rows", "arguments", "parts"),
+    [
+        ([{"completion": "x", "answer": "y"}], ["--by", "metod"], ["x.jsonl", "column 'metod'", "found"]),
+        ([{"completion": "x"}], [], ["--references", "found columns completion"]),
+        ([{"text0": "x", "answer": "y"}], [], ["--completion", "text0"]),
+        ([{"completion": "x", "answer": ""}], [], ["row 1", "column 'answer'", "an empty reference"]),
+        ([{"completion": "x", "answer": ["a", "b"]}], [], ["--gold-kind", "aliases"]),
+        (
+            [{"completion": "x", "answer": "y"}, {"completion": 5, "answer": "y"}],
+            ["--format", "tac"],
+            ["row 2", "column 'completion'", "a number 5"],
+        ),
+        (
+            [{"completion": "x", "answer": "y", "c": "high"}],
+            ["--confidence", "c"],
+            ["row 1", "column 'c'", "a string 'high'"],
+        ),
+        ([{"completion": "x", "answer": "y"}], ["--bins", "0"], ["bins", "got 0"]),
+        ([{"completion": "x", "answer": "y"}], ["--edge", "lft"], ["edge", "lft"]),
+        ([{"completion": "x", "answer": "y"}], ["--format", "tcaa"], ["format", "Did you mean"]),
+        ([{"completion": "x", "answer": "y"}], ["--matcher", "exakt"], ["matcher", "Did you mean 'exact'"]),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path, cli, rows: list, arguments: list, parts: list) -> None:
+    path = write(tmp_path / "x.jsonl", rows)
+    line = cli.refuses("evaluate", path, "--markdown", tmp_path / "out.md", *arguments)
+    for part in parts:
+        assert part in line
+    assert not (tmp_path / "out.md").exists()
+
+
+def test_exit_code_of_the_process(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"completion": [1, 2], "answer": ["a", "b"]}), path)
+    run = subprocess.run(
+        [sys.executable, "-m", "rewardkit", "evaluate", str(path), "--completion", "completion", "--format", "tac"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 2
+    assert run.stdout == ""
+    assert "x.parquet, row 1, column 'completion': expected a string" in run.stderr
+    run = subprocess.run(
+        [sys.executable, "-m", "rewardkit", "evaluate", "/absent.jsonl"], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 2
+    assert "/absent.jsonl: no such file" in run.stderr
