@@ -22,6 +22,7 @@ OTHER_FAULTS: dict[str, str] = {
     "special_token_in_reference": "the reference would be tokenised into a control token",
     "no_prompt_logprobs": "the rollout server returned no prompt log-probabilities",
     "nan_logprob": "a log-probability is NaN",
+    "not_asked": "the row's data source is not among those to score",
     "stale_policy": "the weights changed between the rollout and its scoring",
     "no_reference_logprobs": "no log-probabilities of the reference came with the row",
     "no_own_logprobs": "no log-probabilities of the model's own answer came with the row",
