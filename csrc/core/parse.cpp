@@ -38,10 +38,9 @@ struct Span {
 };
 
 template <class Unit>
-Span<Unit> trim(const Unit* begin, const Unit* end) {
+void trim(const Unit*& begin, const Unit*& end) {
   while (end != begin && is_space(end[-1])) --end;
   while (begin != end && is_space(*begin)) ++begin;
-  return {begin, end};
 }
 
 // A tag in the text; `begin` is nullptr where there are no more.
@@ -67,35 +66,37 @@ class Scanner {
     for (const Tag& tag : tags) one_first_ = one_first_ && tag.prefix.front() == first_;
   }
 
-  Token<Unit> next() {
-    if (tags_.empty()) return {};
+  // Moves `token` to the next tag; false, and a token that is none, where there is no more. (Tokens are filled in
+  // place: returned by value, they cost a stalled load each.)
+  bool next(Token<Unit>& token) {
     while (at_ != end_) {
       if (one_first_) {
         at_ = find_unit(at_, end_, first_);
         if (at_ == end_) break;
       }
       for (const Tag& tag : tags_) {
-        Token<Unit> token;
         if (matches(tag, token)) {
           at_ = token.end;
-          return token;
+          return true;
         }
       }
       ++at_;
     }
-    return {};
+    token.begin = nullptr;
+    return false;
   }
 
  private:
   bool matches(const Tag& tag, Token<Unit>& token) const {
     if (!starts_with(at_, end_, tag.prefix.data(), tag.prefix.size())) return false;
     const Unit* at = at_ + tag.prefix.size();
+    int number = 0;
     if (tag.numbered) {
       if (at == end_ || *at == '0') return false;
       constexpr int kDigits = 9;
       int digits = 0;
       for (; digits < kDigits && at != end_ && is_digit(*at); ++digits, ++at) {
-        token.number = token.number * 10 + static_cast<int>(*at - '0');
+        number = number * 10 + static_cast<int>(*at - '0');
       }
       if (digits == 0 || !starts_with(at, end_, tag.suffix.data(), tag.suffix.size())) return false;
       at += tag.suffix.size();
@@ -104,6 +105,7 @@ class Scanner {
     token.end = at;
     token.role = tag.role;
     token.opens = tag.opens;
+    token.number = number;
     return true;
   }
 
@@ -114,8 +116,7 @@ class Scanner {
   bool one_first_ = true;
 };
 
-// ---- numbers
-// -----------------------------------------------------------------------------------------------------------------
+// ---- numbers ----
 
 struct Number {
   double value = 0.0;
@@ -188,8 +189,7 @@ Number rlcr_number(Span<Unit> text) {
   return numeral.end == nullptr ? Number{} : probability(percent_or_fraction(numeral.value));
 }
 
-// ---- one completion
-// ----------------------------------------------------------------------------------------------------------
+// ---- one completion ----
 
 template <class Unit>
 class Reader {
@@ -214,24 +214,24 @@ class Reader {
 
  private:
   Piece piece(const Unit* outer_begin, const Unit* inner_begin, const Unit* inner_end, const Unit* outer_end) const {
-    const Span<Unit> content = trim(inner_begin, inner_end);
-    return {content.begin - origin_, content.end - origin_, outer_begin - origin_, outer_end - origin_};
-  }
-  Piece piece(const Token<Unit>& open, const Token<Unit>& close) const {
-    return piece(open.begin, open.end, close.begin, close.end);
+    trim(inner_begin, inner_end);
+    return {inner_begin - origin_, inner_end - origin_, outer_begin - origin_, outer_end - origin_};
   }
   Span<Unit> content(const Piece& found) const { return {origin_ + found.start, origin_ + found.stop}; }
 
   // The next tag of what follows the think block; think tags that are to be ignored are text like any other.
-  static Token<Unit> next_tag(Scanner<Unit>& scanner) {
-    Token<Unit> token = scanner.next();
-    while (token && token.role == Role::think) token = scanner.next();
-    return token;
+  static bool next_tag(Scanner<Unit>& scanner, Token<Unit>& token) {
+    while (scanner.next(token)) {
+      if (token.role != Role::think) return true;
+    }
+    return false;
   }
 
   void strip_special_tokens() {
     for (bool again = true; again;) {
-      const Unit* end = trim(begin_, end_).end;
+      const Unit* begin = begin_;
+      const Unit* end = end_;
+      trim(begin, end);
       again = false;
       for (const std::u32string& token : options_.special_tokens) {
         const auto size = static_cast<std::ptrdiff_t>(token.size());
@@ -246,10 +246,10 @@ class Reader {
 
   // Checks the think block, and lets the text begin after the last closing tag.
   Reason cut_thinking() {
-    Token<Unit> first_open, last_open, last_close;
+    Token<Unit> token, first_open, last_open, last_close;
     std::int64_t opening = 0, closing = 0;
     Scanner<Unit> scanner(grammar_.think_tags(), begin_, end_);
-    for (Token<Unit> token = scanner.next(); token; token = scanner.next()) {
+    while (scanner.next(token)) {
       if (token.role != Role::think) continue;
       if (options_.think == Think::forbidden) return Reason::think_forbidden;
       if (!token.opens) {
@@ -279,7 +279,7 @@ class Reader {
    public:
     explicit Strict(Reader& reader)
         : reader_(reader), scanner_(reader.grammar_.tags(), reader.begin_, reader.end_), at_(reader.begin_) {
-      next_token();
+      next_tag(scanner_, token_);
     }
 
     Reason read() {
@@ -346,10 +346,11 @@ class Reader {
     Reason block(Role role, int number) {
       const Reason reason = expect(role, number);
       if (reason != Reason::none) return reason;
-      const Token<Unit> open = token_;
+      const Unit* outer = token_.begin;
+      const Unit* inner = token_.end;
       take();
       if (!token_.is(role, number, false)) return Reason::tag_unclosed;
-      const Piece found = reader_.piece(open, token_);
+      const Piece found = reader_.piece(outer, inner, token_.begin, token_.end);
       take();
       return store(role, number, found);
     }
@@ -402,10 +403,8 @@ class Reader {
       seen_[role] = true;
       highest_[role] = std::max(highest_[role], token_.number);
       at_ = token_.end;
-      next_token();
+      next_tag(scanner_, token_);
     }
-
-    void next_token() { token_ = next_tag(scanner_); }
 
     Reader& reader_;
     Scanner<Unit> scanner_;
@@ -423,10 +422,11 @@ class Reader {
     const int slots = grammar_.numbered() ? options_.max_answers : 1;
     std::array<Token<Unit>, kRoles> open{};
     std::array<bool, kMaxAnswers> opened{};
-    int used = 0;  // slots up to here are not blank
-    Token<Unit> last;
+    int used = 0;                // slots up to here are not blank
+    const Unit* last = nullptr;  // where the tag before this one begins
+    Token<Unit> token;
     Scanner<Unit> scanner(grammar_.tags(), begin_, end_);
-    for (Token<Unit> token = next_tag(scanner); token; last = token, token = next_tag(scanner)) {
+    for (; next_tag(scanner, token); last = token.begin) {
       const int slot = std::max(token.number, 1) - 1;
       Token<Unit>& begin = open[static_cast<std::size_t>(token.role)];
       if (token.opens) {
@@ -441,8 +441,9 @@ class Reader {
           if (token.role == Role::answer) opened[static_cast<std::size_t>(slot)] = true;
         }
         if (!lazy || !begin) begin = token;
-      } else if (begin && begin.number == token.number && (lazy || last.begin == begin.begin)) {
-        if (slot < slots) keep(token.role, static_cast<std::size_t>(slot), piece(begin, token));
+      } else if (begin && begin.number == token.number && (lazy || last == begin.begin)) {
+        const Piece found = piece(begin.begin, begin.end, token.begin, token.end);
+        if (slot < slots) keep(token.role, static_cast<std::size_t>(slot), found);
         begin = {};
       }
     }

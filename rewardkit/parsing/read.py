@@ -291,7 +291,7 @@ def _call(
     _one_of("on_bad_sum", on_bad_sum, ("fail", "renormalise"))
     count = _answers(form, max_answers)
     fewest = (count if form.exact else 1) if min_answers is None else min_answers
-    if not isinstance(fewest, int) or not 1 <= fewest <= count:
+    if not _is_integer(fewest) or not 1 <= fewest <= count:
         raise InvalidArgumentError("min_answers", expected=f"an integer from 1 to max_answers={count}", got=fewest)
     if not isinstance(sum_tol, (int, float)) or not 0.0 <= sum_tol < 1.0:
         raise InvalidArgumentError("sum_tol", expected="a number in [0, 1)", got=sum_tol)
@@ -299,7 +299,7 @@ def _call(
     if isinstance(tokens, str) or not all(isinstance(token, str) and token for token in tokens):
         raise InvalidArgumentError("special_tokens", expected="a list of strings, none empty", got=special_tokens)
     ends = [end for literal in grammar.literals(form, tags) for end in (literal.open, literal.close)]
-    if threads is not None and (not isinstance(threads, int) or threads < 1):
+    if threads is not None and (not _is_integer(threads) or threads < 1):
         raise InvalidArgumentError("threads", expected="a positive integer", got=threads)
     return (
         form,
@@ -307,12 +307,12 @@ def _call(
         {
             "mode": mode,
             "think": think,
-            "min_answers": fewest,
+            "min_answers": int(fewest),
             "max_answers": count,
             "on_bad_sum": on_bad_sum,
             "sum_tol": float(sum_tol),
             "special_tokens": tuple(token for token in tokens if not any(end.endswith(token) for end in ends)),
-            "threads": threads or 0,
+            "threads": int(threads or 0),
         },
     )
 
@@ -321,10 +321,14 @@ def _answers(form: Format, max_answers: int | None) -> int:
     if max_answers is None:
         return form.default_answers
     limit = MAX_ANSWERS if form.many else 1
-    if isinstance(max_answers, bool) or not isinstance(max_answers, (int, np.integer)) or not 1 <= max_answers <= limit:
+    if not _is_integer(max_answers) or not 1 <= max_answers <= limit:
         expected = f"an integer from 1 to {limit}" if form.many else f"1, since {form.name!r} holds one answer"
         raise InvalidArgumentError("max_answers", expected=expected, got=max_answers)
     return int(max_answers)
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def _one_of(argument: str, value: str, known: tuple[str, ...]) -> None:
