@@ -2,7 +2,10 @@
 
 #include <pybind11/numpy.h>
 
+#include <algorithm>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bindings/module.hpp"
@@ -82,9 +85,7 @@ class Texts {
     texts_.reserve(expected);
     objects_.reserve(expected);
   }
-  ~Texts() {
-    for (PyObject* object : objects_) Py_DECREF(object);
-  }
+  ~Texts() { clear(); }
   Texts(const Texts&) = delete;
   Texts& operator=(const Texts&) = delete;
 
@@ -103,6 +104,16 @@ class Texts {
     Py_INCREF(object);
     objects_.push_back(object);
     texts_.push_back(text);
+  }
+  void clear() {
+    for (PyObject* object : objects_) Py_DECREF(object);
+    objects_.clear();
+    texts_.clear();
+    ascii_ = true;
+  }
+  void reserve(std::size_t size) {
+    texts_.reserve(size);
+    objects_.reserve(size);
   }
   const AnswerText* data() const { return texts_.data(); }
   std::size_t size() const { return texts_.size(); }
@@ -208,6 +219,7 @@ struct ReadAnswers {
       }
       begins.push_back(static_cast<std::int64_t>(texts.size()));
       width = std::max(width, row.size);
+      if (b == 0) texts.reserve(static_cast<std::size_t>(row.size) * static_cast<std::size_t>(rows.size));
     }
   }
   TextRows rows() const { return {texts.data(), begins.data()}; }
@@ -218,32 +230,119 @@ struct ReadAnswers {
   Py_ssize_t width = 0;
 };
 
+// The golds of each row. `kind` "nested" reads golds as lists of aliases, as they stand in types.References; another
+// kind reads what types.References.of takes, by its rules: whatever is not plainly right is left to it to refuse or to
+// convert.
 struct ReadGolds {
-  ReadGolds(const py::object& golds, std::size_t count) : texts(0) {
+  ReadGolds(const py::object& golds, std::size_t count, const py::object& kind) : texts(0) {
+    const bool nested = py::isinstance<py::str>(kind) && kind.cast<std::string>() == "nested";
+    if (!nested) {
+      if (read_plain(golds, count, kind)) return;
+      const py::object references = py::module_::import("rewardkit.types").attr("References");
+      source = references.attr("of")(golds, py::arg("gold_kind") = kind, py::arg("rows") = count).attr("golds");
+      texts.clear();
+    }
+    read_nested(nested ? golds : source, count);
+  }
+  GoldRows view() const { return {{texts.data(), begins.data()}, rows.data()}; }
+
+  py::object source;
+  Texts texts;
+  std::vector<std::int64_t> begins, rows;
+  Py_ssize_t height = 0;
+
+ private:
+  void end_gold() { begins.push_back(static_cast<std::int64_t>(texts.size())); }
+  void end_row() {
+    const auto golds = static_cast<std::int64_t>(begins.size()) - 1;
+    height = std::max(height, static_cast<Py_ssize_t>(golds - rows.back()));
+    rows.push_back(golds);
+  }
+  void start(Py_ssize_t count) {
+    rows.assign(1, 0);
+    begins.assign(1, 0);
+    height = 0;
+    rows.reserve(static_cast<std::size_t>(count) + 1);
+  }
+
+  void read_nested(const py::object& golds, std::size_t count) {
     const Items entries(golds.ptr(), [] { return std::string("golds"); });
     if (static_cast<std::size_t>(entries.size) != count) {
       raise_invalid("golds", std::to_string(count) + " entries, one per row",
                     py::str(std::to_string(entries.size) + " entries"));
     }
-    rows.push_back(0);
-    begins.push_back(0);
+    start(entries.size);
     for (Py_ssize_t b = 0; b < entries.size; ++b) {
       entries.prefetch(b);
       const auto name = [b] { return indexed("golds", b); };
       const Items row(entries.items[b], name);
       for (Py_ssize_t g = 0; g < row.size; ++g) {
         add_aliases(row.items[g], &texts, name);
-        begins.push_back(static_cast<std::int64_t>(texts.size()));
+        end_gold();
       }
-      rows.push_back(static_cast<std::int64_t>(begins.size()) - 1);
-      height = std::max(height, row.size);
+      end_row();
     }
   }
-  GoldRows view() const { return {{texts.data(), begins.data()}, rows.data()}; }
 
-  Texts texts;
-  std::vector<std::int64_t> begins, rows;
-  Py_ssize_t height = 0;
+  static bool is_list(PyObject* value) { return PyList_Check(value) || PyTuple_Check(value); }
+  bool add_plain(PyObject* alias) {
+    if (!PyUnicode_Check(alias) || PyUnicode_GET_LENGTH(alias) == 0 ||
+        Py_UNICODE_ISSPACE(PyUnicode_READ_CHAR(alias, 0))) {
+      return false;
+    }
+    texts.add(alias, [] { return std::string(); });
+    return true;
+  }
+
+  // False where an entry is not plainly a string, or a list or tuple of strings or of lists of strings, with text in
+  // each.
+  bool read_plain(const py::object& golds, std::size_t count, const py::object& kind) {
+    const std::string name = kind.is_none() ? "" : py::isinstance<py::str>(kind) ? kind.cast<std::string>() : "?";
+    if ((name != "" && name != "aliases" && name != "set") || !is_list(golds.ptr())) return false;
+    PyObject** const entries = PySequence_Fast_ITEMS(golds.ptr());
+    if (static_cast<std::size_t>(PySequence_Fast_GET_SIZE(golds.ptr())) != count) return false;
+    start(static_cast<Py_ssize_t>(count));
+    for (std::size_t b = 0; b < count; ++b) {
+      if (b + 4 < count) __builtin_prefetch(entries[b + 4]);
+      if (!read_plain_row(entries[b], name)) return false;
+      if (b == 0) {  // rows are often alike
+        texts.reserve(texts.size() * count);
+        begins.reserve(begins.size() * count + 1);
+      }
+    }
+    return true;
+  }
+
+  bool read_plain_row(PyObject* entry, const std::string& kind) {
+    if (PyUnicode_Check(entry)) {
+      if (!add_plain(entry)) return false;
+      end_gold();
+      end_row();
+      return true;
+    }
+    if (!is_list(entry) || PySequence_Fast_GET_SIZE(entry) == 0) return false;
+    PyObject** const items = PySequence_Fast_ITEMS(entry);
+    const Py_ssize_t size = PySequence_Fast_GET_SIZE(entry);
+    const bool flat = std::all_of(items, items + size, [](PyObject* item) { return PyUnicode_Check(item) != 0; });
+    if (flat ? kind.empty() && size > 1 : kind == "aliases" && size > 1) return false;
+    const bool one_gold = flat && kind != "set";
+    for (Py_ssize_t g = 0; g < size; ++g) {
+      if (PyUnicode_Check(items[g])) {
+        if (!add_plain(items[g])) return false;
+      } else {
+        if (!is_list(items[g]) || PySequence_Fast_GET_SIZE(items[g]) == 0) return false;
+        PyObject** const aliases = PySequence_Fast_ITEMS(items[g]);
+        if (!std::all_of(aliases, aliases + PySequence_Fast_GET_SIZE(items[g]),
+                         [this](PyObject* alias) { return add_plain(alias); })) {
+          return false;
+        }
+      }
+      if (!one_gold) end_gold();
+    }
+    if (one_gold) end_gold();
+    end_row();
+    return true;
+  }
 };
 
 py::array_t<double> pairs(const py::object& predictions, const py::object& references, MatchOptions options,
@@ -280,7 +379,7 @@ py::array_t<double> pairs(const py::object& predictions, const py::object& refer
 
 py::array_t<double> matrix(const py::object& answers, const py::object& golds, MatchOptions options, int threads) {
   const ReadAnswers given(answers);
-  const ReadGolds named(golds, given.count());
+  const ReadGolds named(golds, given.count(), py::str("nested"));
   need_tables(&options, given.texts.ascii() && named.texts.ascii());
   py::array_t<double> scores({static_cast<Py_ssize_t>(given.count()), given.width, named.height});
   double* const out = scores.mutable_data();
@@ -292,9 +391,10 @@ py::array_t<double> matrix(const py::object& answers, const py::object& golds, M
   return scores;
 }
 
-py::tuple sets(const py::object& answers, const py::object& golds, MatchOptions options, bool distinct, int threads) {
+py::tuple sets(const py::object& answers, const py::object& golds, MatchOptions options, bool distinct,
+               const py::object& kind, int threads) {
   const ReadAnswers given(answers);
-  const ReadGolds named(golds, given.count());
+  const ReadGolds named(golds, given.count(), kind);
   need_tables(&options, given.texts.ascii() && named.texts.ascii());
   const auto count = static_cast<Py_ssize_t>(given.count());
   py::array_t<bool> correct({count, given.width}), found({count, named.height});
@@ -471,11 +571,13 @@ void bind_match(py::module_& module) {
   module.def(
       "match_sets",
       [](const py::object& answers, const py::object& golds, const std::string& name, const std::string& mode_name,
-         double least, std::int64_t extra, bool verdicts, bool split, bool distinct, int count) {
-        return sets(answers, golds, read_options(name, mode_name, least, extra, verdicts, split), distinct, count);
+         double least, std::int64_t extra, bool verdicts, bool split, bool distinct, const py::object& kind,
+         int count) {
+        return sets(answers, golds, read_options(name, mode_name, least, extra, verdicts, split), distinct, kind,
+                    count);
       },
       py::arg("answers"), py::arg("golds"), kw, matcher, mode, theta, max_extra, yes_no, split_cjk, py::arg("distinct"),
-      threads);
+      py::arg("gold_kind") = py::none(), threads);
   module.def(
       "equivalence_classes",
       [](const py::object& answers, const std::string& name, const std::string& mode_name, double least,

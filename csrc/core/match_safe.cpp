@@ -154,6 +154,15 @@ class SafeScanner {
     return end == head || goes_on ? i : end;
   }
 
+  // A run of letters with the digits that go on from them; a number that starts inside is for the caller to look at.
+  std::size_t word_run(std::size_t i) {
+    do {
+      put(static_cast<char32_t>(text_[i]));
+      ++i;
+    } while (i < size_ && class_of(static_cast<char32_t>(text_[i])) == CharClass::word && (!digit(i) || digit(i - 1)));
+    return i;
+  }
+
   std::size_t step(std::size_t i) {
     const char32_t c = static_cast<char32_t>(text_[i]);
     const CharClass here = class_of(c);
@@ -167,8 +176,7 @@ class SafeScanner {
           }
           if (end > i) return end;
         }
-        put(c);
-        return i + 1;
+        return word_run(i);
       case CharClass::space:
         end_token(true);
         return i + 1;

@@ -33,9 +33,7 @@ bool same_bytes(const std::uint8_t* bytes, const Token& one, const Token& other)
   return one.size == other.size && std::memcmp(bytes + one.begin, bytes + other.begin, one.size) == 0;
 }
 
-// Needs eight readable bytes from every byte of the token on, whatever they hold.
-std::uint64_t TokenStore::token_key(const std::uint8_t* token, std::size_t size) {
-  if (size <= kShortToken) return (load(token) & ((std::uint64_t{1} << (8 * size)) - 1)) | std::uint64_t{size} << 56;
+std::uint64_t TokenStore::hashed_key(const std::uint8_t* token, std::size_t size) {
   constexpr std::uint64_t kFirst = 0x9E3779B97F4A7C15u, kSecond = 0xA0761D6478BD642Fu;
   std::uint64_t hash = kFirst ^ size;
   std::size_t at = 0;

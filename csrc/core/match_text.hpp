@@ -100,7 +100,13 @@ class TokenStore {
     if (find_numbers_ && has_digit(bytes_.data() + begin, size)) flags |= kTokenNumeric;
     tokens_[count_ - 1] = {begin, size, flags};
   }
-  static std::uint64_t token_key(const std::uint8_t* token, std::size_t size);
+  static std::uint64_t token_key(const std::uint8_t* token, std::size_t size) {
+    if (size > kShortToken) return hashed_key(token, size);
+    std::uint64_t word;  // eight bytes are readable from every byte of a token on, whatever they hold
+    std::memcpy(&word, token, sizeof word);
+    return (word & ((std::uint64_t{1} << (8 * size)) - 1)) | std::uint64_t{size} << 56;
+  }
+  static std::uint64_t hashed_key(const std::uint8_t* token, std::size_t size);
   static bool has_digit(const std::uint8_t* token, std::size_t size);
 
   static constexpr std::size_t kPadding = 64;  // readable beyond what is used, for whole-vector loads

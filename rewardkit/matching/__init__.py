@@ -3,6 +3,7 @@
 One relation decides "equal" everywhere: correctness, uniqueness, merging and voting take the same :class:`Relation`.
 """
 
+from rewardkit.matching.math_answers import math_match
 from rewardkit.matching.relations import MATCHERS, Relation, relation
 from rewardkit.matching.sets import assign, equivalence_classes, match
 from rewardkit.matching.text import (
@@ -26,6 +27,7 @@ __all__ = [
     "exact_match",
     "fuzzy_match",
     "match",
+    "math_match",
     "normal_forms",
     "relation",
     "token_f1",

@@ -15,11 +15,10 @@ import numpy.typing as npt
 from rewardkit._kernels import kernel
 from rewardkit.errors import InvalidArgumentError, UnknownNameError
 from rewardkit.matching.text import MODES, Mode, _split
-from rewardkit.types import References
+from rewardkit.types import GoldKind, Outcome, References
 
 Linkage = Literal["union", "leader"]
 Judge = Callable[[str, str], Any]
-Credited = tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_], list[str]]
 
 
 class Relation(abc.ABC):
@@ -29,8 +28,15 @@ class Relation(abc.ABC):
     """How :func:`~rewardkit.matching.equivalence_classes` joins answers unless it is told."""
 
     @abc.abstractmethod
-    def credit(self, answers: Sequence[Sequence[str]], references: References, *, distinct: bool) -> Credited:
-        """Bool ``[B, K]`` credited answers, bool ``[B, M]`` found golds, ``[B]`` errors."""
+    def credit(
+        self,
+        answers: Sequence[Sequence[str]],
+        references: References | Sequence[Any],
+        *,
+        distinct: bool,
+        gold_kind: GoldKind | None = None,
+    ) -> Outcome:
+        """The outcome of answers ``[B][<=K]``, see :func:`~rewardkit.matching.match`."""
 
     @abc.abstractmethod
     def classes(self, answers: Sequence[Sequence[str]], *, linkage: Linkage) -> npt.NDArray[np.int64]:
@@ -38,8 +44,8 @@ class Relation(abc.ABC):
 
     def equal(self, prediction: str, reference: str) -> bool:
         """Whether one answer equals one reference."""
-        correct, _, _ = self.credit([[prediction]], References((((reference,),),)), distinct=False)
-        return bool(correct[0, 0])
+        outcome = self.credit([[prediction]], References((((reference,),),)), distinct=False)
+        return bool(outcome.correct[0, 0])
 
 
 @dataclass(frozen=True)
@@ -72,10 +78,23 @@ class TextRelation(Relation):
         options["split_cjk"] = _split(self.split_cjk, self.mode)
         return options
 
-    def credit(self, answers: Sequence[Sequence[str]], references: References, *, distinct: bool) -> Credited:
+    def credit(
+        self,
+        answers: Sequence[Sequence[str]],
+        references: References | Sequence[Any],
+        *,
+        distinct: bool,
+        gold_kind: GoldKind | None = None,
+    ) -> Outcome:
         """See :meth:`Relation.credit`; never an error."""
-        correct, found, _ = kernel("match_sets")(answers, references.golds, distinct=distinct, **self._options())
-        return correct, found, [""] * len(answers)
+        if isinstance(references, References):
+            golds, kind = references.golds, "nested"
+        else:  # read by the kernel, by the rules of References.of
+            golds, kind = references, gold_kind
+        correct, found, n_golds = kernel("match_sets")(
+            answers, golds, distinct=distinct, gold_kind=kind, **self._options()
+        )
+        return Outcome(correct, found, n_golds, [""] * len(correct))
 
     def classes(self, answers: Sequence[Sequence[str]], *, linkage: Linkage) -> npt.NDArray[np.int64]:
         """See :meth:`Relation.classes`."""
@@ -89,20 +108,30 @@ class JudgedRelation(Relation):
     def judge(self, prediction: str, reference: str) -> bool:
         """Whether the pair is equal; whatever it raises is recorded and counts as "no"."""
 
-    def credit(self, answers: Sequence[Sequence[str]], references: References, *, distinct: bool) -> Credited:
+    def credit(
+        self,
+        answers: Sequence[Sequence[str]],
+        references: References | Sequence[Any],
+        *,
+        distinct: bool,
+        gold_kind: GoldKind | None = None,
+    ) -> Outcome:
         """See :meth:`Relation.credit`. A row in which a pair could not be judged counts as wrong and tells its error."""
-        width = max(map(len, answers), default=0)
-        height = max(map(len, references.golds), default=0)
+        if not isinstance(references, References):
+            references = References.of(references, gold_kind=gold_kind, rows=len(answers))
+        golds = references.golds
+        width, height = (max(map(len, rows), default=0) for rows in (answers, golds))
         equal = np.zeros((len(answers), width, height), np.bool_)
         errors = [""] * len(answers)
-        for b, (row, golds) in enumerate(zip(answers, references.golds, strict=True)):
+        for b, row in enumerate(answers):
             for k, answer in enumerate(row):
-                for m, aliases in enumerate(golds):
+                for m, aliases in enumerate(golds[b]):
                     equal[b, k, m], error = self._any(answer, aliases)
                     errors[b] = errors[b] or error
             if errors[b]:
                 equal[b] = False
-        return (*kernel("assign")(equal, distinct=distinct), errors)
+        correct, found = kernel("assign")(equal, distinct=distinct)
+        return Outcome(correct, found, np.fromiter(map(len, golds), np.int64, len(golds)), errors)
 
     def _any(self, answer: str, aliases: Sequence[str]) -> tuple[bool, str]:
         error = ""
@@ -148,8 +177,22 @@ class CallableRelation(JudgedRelation):
         return float(verdict) >= self.theta
 
 
+def _math(**options: Any) -> Relation:
+    from rewardkit.matching.math_answers import MathRelation
+
+    return MathRelation(**options)
+
+
+def _code(*, mode: Mode, **options: Any) -> Relation:
+    from rewardkit.matching.code_answers import CodeRelation
+
+    return CodeRelation(**options)
+
+
 MATCHERS: dict[str, Callable[..., Relation]] = {
-    name: functools.partial(TextRelation, name) for name in ("exact", "token_f1", "fuzzy")
+    **{name: functools.partial(TextRelation, name) for name in ("exact", "token_f1", "fuzzy")},
+    "math": _math,
+    "code_ast": _code,
 }
 """The matchers that have a name, and what makes each."""
 
@@ -161,8 +204,8 @@ def relation(matcher: str | Judge | Relation = "exact", *, mode: Mode = "numeric
         matcher: A name of :data:`MATCHERS`, any callable ``(prediction, reference) -> bool | float``, or a relation (returned
             as it is).
         mode: How text is normalised, see :func:`~rewardkit.matching.exact_match`.
-        **options: Of the matcher: ``theta``, ``max_extra``, ``yes_no``, ``split_cjk``, ``threads`` (text); ``theta``
-            (callables).
+        **options: Of the matcher: ``theta``, ``max_extra``, ``yes_no``, ``split_cjk``, ``threads`` (text); ``gold``,
+            ``time_limit`` (math); ``strip_docstrings``, ``rename_locals`` (code_ast); ``theta`` (callables).
 
     Raises:
         UnknownNameError: No matcher or mode has that name.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -51,20 +52,19 @@ def match(
     if credit not in CREDITS:
         raise UnknownNameError("credit", credit, CREDITS)
     answers = forecast.answers if isinstance(forecast, Forecast) else forecast
-    golds = (
-        references
-        if isinstance(references, References)
-        else References.of(references, gold_kind=gold_kind, rows=len(answers))
-    )
-    if len(golds) != len(answers):
+    if gold_kind not in (None, "aliases", "set"):
+        raise InvalidArgumentError("gold_kind", expected="'aliases' or 'set'", got=gold_kind)
+    if isinstance(references, References) and len(references) != len(answers):
         raise InvalidArgumentError(
-            "references", expected=f"{len(answers)} entries, one per completion", got=f"{len(golds)} entries"
+            "references", expected=f"{len(answers)} entries, one per completion", got=f"{len(references)} entries"
         )
     judge = relation(matcher, mode=mode, **options)
-    correct, found, error = judge.credit(answers, golds, distinct=credit == "distinct")
-    if isinstance(forecast, Forecast):
-        correct = _widened(correct, forecast.mask.shape[1])
-    return Outcome(correct, found, np.fromiter(map(len, golds.golds), np.int64, len(golds)), error)
+    outcome = judge.credit(answers, references, distinct=credit == "distinct", gold_kind=gold_kind)
+    if isinstance(forecast, Forecast) and outcome.correct.shape[1] < forecast.mask.shape[1]:
+        correct = np.zeros(forecast.mask.shape, np.bool_)
+        correct[:, : outcome.correct.shape[1]] = outcome.correct
+        outcome = dataclasses.replace(outcome, correct=correct)
+    return outcome
 
 
 def equivalence_classes(
@@ -113,11 +113,3 @@ def assign(
     if credit not in CREDITS:
         raise UnknownNameError("credit", credit, CREDITS)
     return kernel("assign")(equal, distinct=credit == "distinct")
-
-
-def _widened(correct: npt.NDArray[np.bool_], width: int) -> npt.NDArray[np.bool_]:
-    if correct.shape[1] >= width:
-        return correct
-    wide = np.zeros((len(correct), width), np.bool_)
-    wide[:, : correct.shape[1]] = correct
-    return wide

@@ -39,6 +39,7 @@ from rewardkit.reference.characters import (
     fold_character,
     is_cjk,
 )
+from rewardkit.types import References
 
 MODES = ("official", "numeric_safe")
 TEXT_MATCHERS = ("exact", "token_f1", "fuzzy")
@@ -370,7 +371,7 @@ def score_matrix(
 
 def match_sets(
     answers: Sequence[Sequence[str]],
-    golds: Sequence[Sequence[Any]],
+    golds: Sequence[Any],
     *,
     matcher: str,
     mode: str,
@@ -379,9 +380,15 @@ def match_sets(
     yes_no: bool,
     split_cjk: bool,
     distinct: bool,
+    gold_kind: str | None = None,
     threads: int = 1,
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
-    """Which answers are credited ``[B, K]``, which golds are found ``[B, M]``, how many golds each row has ``[B]``."""
+    """Which answers are credited ``[B, K]``, which golds are found ``[B, M]``, how many golds each row has ``[B]``.
+
+    ``gold_kind`` "nested": golds as lists of aliases, as ``References.golds`` are; otherwise what ``References.of`` takes.
+    """
+    if gold_kind != "nested":
+        golds = References.of(golds, gold_kind=gold_kind, rows=len(answers)).golds  # type: ignore[arg-type]
     scores = score_matrix(
         answers,
         golds,

@@ -166,13 +166,17 @@ ROWS = [
     Row("score_matrix", rows_of_sets(golds=True), bad_calls=[(([["x"]], []), _SET)]),
     Row(
         "match_sets",
-        rows_of_sets(golds=True, distinct=st.booleans()),
+        rows_of_sets(golds=True, distinct=st.booleans(), gold_kind=st.just("nested")),
         bad_calls=[
-            (([["x"]], []), {**_SET, "distinct": True}),
-            ((["x"], [["x"]]), {**_SET, "distinct": True}),
-            (([["x"]], ["x"]), {**_SET, "distinct": True}),
-            (([["x"]], [[[]]]), {**_SET, "distinct": True}),
+            (([["x"]], []), {**_SET, "distinct": True, "gold_kind": "nested"}),
+            ((["x"], [["x"]]), {**_SET, "distinct": True, "gold_kind": "nested"}),
+            (([["x"]], ["x"]), {**_SET, "distinct": True, "gold_kind": "nested"}),
+            (([["x"]], [[[]]]), {**_SET, "distinct": True, "gold_kind": "nested"}),
             (([["x"]], [["x"]]), {**_SET, "matcher": "f1", "distinct": True}),
+            (([["x"]], [["x", "y"]]), {**_SET, "distinct": True}),
+            (([["x"]], [[""]]), {**_SET, "distinct": True}),
+            (([["x"]], [["x", [" "]]]), {**_SET, "distinct": True}),
+            (([["x"]], ["x", "y"]), {**_SET, "distinct": True}),
         ],
     ),
     Row(
