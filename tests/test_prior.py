@@ -1,0 +1,231 @@
+"""The prior of a frozen model: text, boundary, numbers, resuming, refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from rewardkit import prior  # noqa: E402
+from rewardkit.data.files import RowFile  # noqa: E402
+from rewardkit.errors import DataError, InvalidArgumentError  # noqa: E402
+from tests.test_splice import small  # noqa: E402
+
+ROOT = Path(__file__).resolve().parent.parent
+ROWS = [
+    {"prompt": f"Where is it, number {i}? " * (1 + i % 5), "reward_model": {"ground_truth": answer}}
+    for i, answer in enumerate(["Paris", "42", "New York City", "yes", "(B)", "Lyon"] * 4)
+]
+
+
+@pytest.fixture(scope="module")
+def model_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp("model")
+    config = transformers.Qwen2Config(
+        vocab_size=len(small()),
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=256,
+        initializer_range=0.02,
+    )
+    transformers.Qwen2ForCausalLM(config).save_pretrained(path)
+    small().save_pretrained(path)
+    return path
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    path = tmp_path / "data.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return path
+
+
+LOOSE = {"force": True}  # a model without training expects nothing: about -6 a token
+
+
+def test_numbers_equal_a_plain_forward_of_each_row(model_path: Path, data: Path, tmp_path: Path) -> None:
+    output = tmp_path / "priors.parquet"
+    report = prior.run(data, str(model_path), output, settings=prior.Settings(batch_tokens=300), **LOOSE)
+    rows = list(RowFile.open(output).read().records())
+    assert [row["row"] for row in rows] == list(range(1, len(ROWS) + 1))
+    model = transformers.AutoModelForCausalLM.from_pretrained(model_path).eval()
+    settings, tokenizer = prior.Settings(), transformers.AutoTokenizer.from_pretrained(model_path)
+    for question, row in zip(prior.read_questions(data, settings), rows, strict=True):
+        one = prior.encode(prior.render(question.prompt, tokenizer, settings), question.answer, tokenizer)
+        with torch.no_grad():
+            logprobs = model(torch.tensor([one.ids])).logits[0].double().log_softmax(-1)
+        start = len(one.ids) - one.answer_tokens
+        expected = [logprobs[i - 1, one.ids[i]].item() for i in range(start, len(one.ids))]
+        np.testing.assert_allclose(row["prior_token_logprobs"], expected, atol=1e-5)
+        assert row["prior_logprob"] == pytest.approx(sum(expected), abs=1e-4)
+        assert row["prior_mean_prob"] == pytest.approx(np.exp(expected).mean(), rel=1e-5)
+        assert row["prior_tokens"] == one.answer_tokens
+    assert report.scored == len(ROWS)
+    assert report.boundary_merged == sum(row["boundary_merged"] for row in rows)
+    assert not (tmp_path / "priors.parquet.partial").exists()
+
+
+def test_a_merge_across_the_boundary_is_seen_and_counted() -> None:
+    tokenizer = small()
+    merged = prior.encode("<answer> Par", "is </answer>", tokenizer)
+    assert merged.boundary_merged
+    assert merged.answer_tokens >= 1
+    assert tokenizer.decode(merged.ids) == "<answer> Paris </answer>"
+    assert tokenizer.decode(merged.ids[-merged.answer_tokens :]) == "is </answer>"
+    apart = prior.encode("so ", "q", tokenizer)
+    assert not apart.boundary_merged
+    assert apart.answer_tokens == 1
+
+
+def test_a_template_edit_that_changes_nothing_fails() -> None:
+    settings = prior.Settings(template_edits=(("<think>\n", ""),))
+    with pytest.raises(DataError, match="does nothing"):
+        prior.render("a prompt without it", small(), settings)
+    assert prior.render("a <think>\nb", small(), settings) == "a bFinal answer: "
+
+
+def test_chats_are_rendered_by_the_template() -> None:
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=small().backend_tokenizer, eos_token="<|end|>")
+    chat = [{"role": "user", "content": "Where?"}]
+    assert prior.render(chat, tokenizer, prior.Settings()) == "Where?\nFinal answer: "
+    tokenizer.chat_template = "{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %} [assistant] "
+    assert prior.render(chat, tokenizer, prior.Settings()) == "[user] Where? [assistant] Final answer: "
+    assert prior.render(chat, tokenizer, prior.Settings(chat_template=False)) == "Where?\nFinal answer: "
+    with pytest.raises(DataError, match="chat"):
+        prior.render(3, tokenizer, prior.Settings())
+
+
+def test_priors_that_look_broken_are_refused(model_path: Path, data: Path, tmp_path: Path) -> None:
+    output = tmp_path / "priors.parquet"
+    with pytest.raises(DataError, match="mean log-probability per token"):
+        prior.run(data, str(model_path), output)
+    assert not output.exists()
+
+
+def test_bad_data_names_the_row(tmp_path: Path, model_path: Path) -> None:
+    path = tmp_path / "data.jsonl"
+    path.write_text(
+        json.dumps(ROWS[0]) + "\n" + json.dumps({"prompt": "x", "reward_model": {"ground_truth": " "}}) + "\n"
+    )
+    with pytest.raises(DataError, match="row 2"):
+        prior.run(path, str(model_path), tmp_path / "out.parquet")
+    with pytest.raises(FileNotFoundError):
+        prior.run(tmp_path / "none.jsonl", str(model_path), tmp_path / "out.parquet")
+    with pytest.raises(InvalidArgumentError, match="dtype"):
+        prior.Settings(dtype="int8")
+
+
+def test_rows_that_are_too_long_have_a_status(model_path: Path, data: Path, tmp_path: Path) -> None:
+    output = tmp_path / "priors.jsonl"
+    report = prior.run(data, str(model_path), output, settings=prior.Settings(max_length=60), **LOOSE)
+    rows = list(RowFile.open(output).read().records())
+    long = [row for row in rows if row["status"] == "too_long"]
+    assert 0 < len(long) < len(rows)
+    assert all(row["prior_logprob"] is None for row in long)
+    assert report.statuses["too_long"] == len(long)
+
+
+def test_batches_have_similar_lengths_and_hold_every_row() -> None:
+    rng = np.random.default_rng(0)
+    rows = [prior.Encoded(i, [0] * int(rng.integers(1, 90)), 1, False) for i in range(200)]
+    batches = list(prior.batches_by_length(rows, 400))
+    assert sorted(one.row for batch in batches for one in batch) == list(range(200))
+    for batch in batches:
+        assert len(batch) == 1 or len(batch) * max(len(one.ids) for one in batch) <= 400
+    padded = sum(len(batch) * len(batch[0].ids) for batch in batches)
+    assert padded < 1.1 * sum(len(one.ids) for one in rows)
+
+
+def test_a_run_goes_on_where_it_stood(model_path: Path, data: Path, tmp_path: Path, monkeypatch) -> None:
+    whole, output = tmp_path / "whole.parquet", tmp_path / "priors.parquet"
+    settings = prior.Settings(batch_tokens=200)
+    prior.run(data, str(model_path), whole, settings=settings, **LOOSE)
+    scored: list[int] = []
+    score = prior.PriorModel.score
+
+    def failing(self, batch):
+        if len(scored) > 8:
+            raise KeyboardInterrupt
+        scored.extend(one.row for one in batch)
+        return score(self, batch)
+
+    monkeypatch.setattr(prior.PriorModel, "score", failing)
+    with pytest.raises(KeyboardInterrupt):
+        prior.run(data, str(model_path), output, settings=settings, **LOOSE)
+    lines = tmp_path / "priors.parquet.partial" / "rows.jsonl"
+    with lines.open("ab") as torn:
+        torn.write(b'{"row": 999, "prior_log')  # what a kill leaves of a line
+    before = set(scored)
+    scored.clear()
+    monkeypatch.setattr(
+        prior.PriorModel, "score", lambda self, batch: scored.extend(o.row for o in batch) or score(self, batch)
+    )
+    prior.run(data, str(model_path), output, settings=settings, **LOOSE)
+    assert before.isdisjoint(scored)
+    assert before | set(scored) == set(range(1, len(ROWS) + 1))
+    got, expected = (RowFile.open(path).read().columns for path in (output, whole))
+    assert got["row"] == expected["row"]
+    np.testing.assert_allclose(got["prior_logprob"], expected["prior_logprob"], atol=1e-5)
+
+
+def test_another_run_does_not_take_over_a_journal(model_path: Path, data: Path, tmp_path: Path) -> None:
+    output = tmp_path / "priors.parquet"
+    journal = prior.Journal(output, prior.fingerprint(data, str(model_path), prior.Settings()))
+    journal.add([{"row": 1, "status": "ok"}])
+    with pytest.raises(DataError, match="settings"):
+        prior.run(data, str(model_path), output, settings=prior.Settings(answer_prefix="A: "), **LOOSE)
+
+
+@pytest.mark.slow
+def test_kill_minus_nine_loses_and_doubles_nothing(model_path: Path, tmp_path: Path) -> None:
+    path, output = tmp_path / "data.jsonl", tmp_path / "priors.parquet"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS * 40))
+    command = [sys.executable, "-m", "rewardkit", "prior", str(path), "--model", str(model_path), "-o", str(output)]
+    command += ["--force", "--batch-tokens", "300", "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    lines = tmp_path / "priors.parquet.partial" / "rows.jsonl"
+    kills = 0
+    for _ in range(3):
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        start = lines.stat().st_size if lines.exists() else 0
+        while process.poll() is None and (not lines.exists() or lines.stat().st_size < start + 2000):
+            time.sleep(0.005)
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+            kills += 1
+        process.communicate()
+    assert kills >= 2
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["rows"] == len(ROWS) * 40
+    rows = RowFile.open(output).read().columns["row"]
+    assert rows == list(range(1, len(ROWS) * 40 + 1))
+
+
+@pytest.mark.slow
+def test_ray_gives_the_same_numbers(model_path: Path, data: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray.data", reason="needs ray[data]")
+    here, there = tmp_path / "here.jsonl", tmp_path / "there.jsonl"
+    prior.run(data, str(model_path), here, **LOOSE)
+    code = (
+        "import sys; from pathlib import Path; from rewardkit import prior\n"
+        "prior.run(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), ray_workers=1, force=True)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
+    subprocess.run([sys.executable, "-c", code, str(data), str(model_path), str(there)], env=environment, check=True)
+    one, other = (RowFile.open(path).read().columns for path in (here, there))
+    assert one["row"] == other["row"]
+    np.testing.assert_allclose(one["prior_logprob"], other["prior_logprob"], atol=1e-5)
