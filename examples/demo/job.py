@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -13,13 +12,14 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from examples.demo import world
+from rewardkit.integrations.verl import launch, run_check
+
 MARK = "REWARDKIT_DEMO_RUN"
-_STEP = re.compile(r"\bstep:(\d+) - (.*)")
-_METRIC = re.compile(r"([\w@./-]+):(?:np\.float64\()?(-?[\d.]+(?:e[+-]?\d+)?|nan)\)?")
 
 
 @dataclass
@@ -46,9 +46,9 @@ class Job:
     validation_file: Path
     reward: Mapping[str, Any]
     steps: int
-    prompts: int = 32
+    prompts: int = 16
     group: int = 8
-    learning_rate: float = 2e-3
+    learning_rate: float = 1.5e-3
     seed: int = 1
     extra: Sequence[str] = ()
 
@@ -59,12 +59,11 @@ class Job:
 
     def overrides(self) -> list[str]:
         """The arguments of ``main_ppo``."""
-        from examples.demo import world
-        from rewardkit.integrations.verl.launch import cpu_overrides, hydra
+        from rewardkit.integrations.verl.launch import hydra
 
         rollouts = self.prompts * self.group
         return [
-            *cpu_overrides(),
+            *launch.cpu_overrides(),
             "reward.reward_manager.name=rewardkit",
             "reward.num_workers=1",
             f"+reward.reward_kwargs={hydra(self.reward)}",
@@ -110,26 +109,33 @@ class Finished:
     """How a job ended.
 
     Attributes:
-        exit_code: verl's own.
+        exit_code: verl's own; 0 does not mean that it trained.
         seconds: Wall time, start-up included.
         metrics: What verl printed for each step.
+        problems: What went wrong, in words; empty for a job that trained as asked.
     """
 
     exit_code: int
     seconds: float
-    metrics: dict[int, dict[str, float]] = field(default_factory=dict)
+    metrics: dict[int, dict[str, float]]
+    problems: list[str]
 
 
-def run(job: Job, *, on_step: Callable[[int, dict[str, float]], None] | None = None, timeout: float = 1800) -> Finished:
+def run(
+    job: Job,
+    *,
+    on_step: Callable[[int, dict[str, float]], None] | None = None,
+    validation_rows: int | None = None,
+    timeout: float = 1800,
+) -> Finished:
     """Runs a job to its end and leaves no process behind, whatever happens.
 
     Args:
         job: What to run.
         on_step: Called with every step's metrics as verl prints them.
+        validation_rows: How many held-out questions each validation must answer.
         timeout: Seconds after which the job is ended.
     """
-    from rewardkit.integrations.verl.launch import cpu_environment
-
     shutil.rmtree(job.folder, ignore_errors=True)
     job.folder.mkdir(parents=True)
     ray_folder = tempfile.mkdtemp(
@@ -138,35 +144,43 @@ def run(job: Job, *, on_step: Callable[[int, dict[str, float]], None] | None = N
     mark = uuid.uuid4().hex
     # A Ray that runs on this machine already is somebody else's.
     environment = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
-    environment |= cpu_environment() | {"RAY_TMPDIR": ray_folder, MARK: mark, "PYTHONUNBUFFERED": "1"}
+    environment |= launch.cpu_environment() | {"RAY_TMPDIR": ray_folder, MARK: mark, "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-m", "verl.trainer.main_ppo", *job.overrides()]
     started = time.monotonic()
-    finished = Finished(exit_code=-1, seconds=0.0)
-    with job.log.open("wb") as log, job.log.open("r", errors="replace") as reader:
+    with job.log.open("wb") as log, job.log.open(errors="replace") as reader:
         process = subprocess.Popen(
             command, cwd=job.folder, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
         try:
-            while True:
-                code = process.poll()
+            while process.poll() is None:
                 for line in reader:
-                    match = _STEP.search(line)
-                    if match:
-                        metrics = {name: float(value) for name, value in _METRIC.findall(match[2])}
-                        finished.metrics.setdefault(int(match[1]), {}).update(metrics)
-                        if on_step:
-                            on_step(int(match[1]), metrics)
-                if code is not None:
-                    finished.exit_code = code
-                    break
+                    step = run_check.parse_step(line)
+                    if step and on_step:
+                        on_step(*step)
                 if time.monotonic() - started > timeout:
-                    raise TimeoutError(f"the job did not end within {timeout:.0f} s; see {job.log}")
+                    raise TimeoutError(f"the job did not end within {timeout:.0f} s; its log: {job.log}")
                 time.sleep(0.2)
         finally:
             _end(process, mark)
             shutil.rmtree(ray_folder, ignore_errors=True)
-    finished.seconds = time.monotonic() - started
-    return finished
+    trace = run_check.check_run(
+        log=job.log,
+        steps=job.steps,
+        exit_code=process.returncode,
+        rollouts=job.folder / "rollouts",
+        prompts=job.prompts,
+        group=job.group,
+        validation=job.folder / "validation",
+        validation_rows=validation_rows,
+    )
+    return Finished(process.returncode, time.monotonic() - started, trace.steps, trace.problems)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Writes a file that is either there in full or not at all."""
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    unfinished.write_text(text)
+    unfinished.replace(path)
 
 
 def _end(process: subprocess.Popen[bytes], mark: str) -> None:

@@ -24,18 +24,11 @@ TAGS = [f"<{slash}{name}>" for name in ("think", "answer", "confidence") for sla
 PAD, START, END = "<|pad|>", "<|im_start|>", "<|im_end|>"
 THOUGHT = "hmm"
 
-# What the policy is taught before RL: the format, a fair guess at the answer, and far too much confidence.
+# What the policy is taught before RL: the format, a fair guess at the answer, and far too much confidence. Like a pretrained
+# model it has a faint sense of what is difficult, and states some of every confidence.
 KNOWS_BEST_ANSWER = 0.7
-TAUGHT_CONFIDENCE = {
-    "0.3": 0.03,
-    "0.4": 0.03,
-    "0.5": 0.04,
-    "0.6": 0.05,
-    "0.7": 0.1,
-    "0.8": 0.15,
-    "0.9": 0.3,
-    "1.0": 0.3,
-}
+TAUGHT_CONFIDENCE = {"obscure": 0.8, "hard": 0.9, "fair": 0.95, "easy": 1.0}
+TAUGHT_SPREAD = 0.25
 
 MAX_PROMPT, MAX_RESPONSE = 16, 16
 
@@ -151,7 +144,8 @@ def make_model(tokenizer, *, seed: int):
 def lesson(question: Question, rng: random.Random) -> str:
     """One completion to imitate: well-formed, right about the best answer most of the time, and overconfident."""
     answer = best_answer(question.subject) if rng.random() < KNOWS_BEST_ANSWER else rng.choice(ANSWERS)
-    confidence = rng.choices(list(TAUGHT_CONFIDENCE), list(TAUGHT_CONFIDENCE.values()))[0]
+    stated = min(1.0, max(0.0, rng.gauss(TAUGHT_CONFIDENCE[question.kind], TAUGHT_SPREAD)))
+    confidence = CONFIDENCES[round(10 * stated)]
     return f"<think>{THOUGHT}</think><answer>{answer}</answer><confidence>{confidence}</confidence>{END}"
 
 
@@ -162,7 +156,10 @@ def teach(folder: Path, *, seed: int, steps: int = 300, batch: int = 64) -> floa
         The mean cross-entropy of the last steps, in nats per token.
     """
     import torch
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
+    torch.set_num_threads(1)  # so small a model gains nothing from a second one
     tokenizer = make_tokenizer()
     model = make_model(tokenizer, seed=seed)
     rng = random.Random(seed)

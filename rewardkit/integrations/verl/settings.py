@@ -143,7 +143,7 @@ class Settings:
         bare = "acc" if component == "correct" else component
         if len(self.terms) == 1 and bare not in RESERVED:
             return bare
-        return f"{term.label}_{component}"
+        return f"{term.label}_{bare}"
 
     @property
     def column_names(self) -> tuple[str, ...]:

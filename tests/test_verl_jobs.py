@@ -1,0 +1,111 @@
+"""Real jobs of an unmodified verl on the CPU, in both trainers: minutes each."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+if importlib.util.find_spec("verl") is None or importlib.util.find_spec("transfer_queue") is None:
+    pytest.skip("verl or TransferQueue is not installed", allow_module_level=True)
+
+from examples.demo import job, world
+from rewardkit.integrations.verl.settings import COMMON
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
+STEPS, PROMPTS, GROUP, HELD_OUT = 2, 4, 4, 12
+
+
+@pytest.fixture(scope="module")
+def world_folder(tmp_path_factory) -> Path:
+    if not any(entry.name == "rewardkit" for entry in importlib.metadata.entry_points(group="verl.plugins")):
+        pytest.skip("rewardkit is not installed (verl finds its plug-in among installed packages)")
+    folder = tmp_path_factory.mktemp("a world")
+    world.teach(folder / "policy", seed=3, steps=80)
+    world.write_verl_rows(folder / "train.parquet", world.questions(PROMPTS * STEPS, train=True, seed=3), split="train")
+    world.write_verl_rows(folder / "val.parquet", world.questions(HELD_OUT, train=False, seed=3), split="test")
+    return folder
+
+
+def make_job(folder: Path, name: str, reward, *extra: str) -> job.Job:
+    return job.Job(
+        folder=folder / name,
+        policy=folder / "policy",
+        train_file=folder / "train.parquet",
+        validation_file=folder / "val.parquet",
+        reward=reward,
+        steps=STEPS,
+        prompts=PROMPTS,
+        group=GROUP,
+        extra=extra,
+    )
+
+
+def validation(task: job.Job, step: int) -> list[dict]:
+    dump = task.folder / "validation" / f"{step}.jsonl"
+    return [json.loads(line) for line in dump.read_text().split("\n") if line]
+
+
+SEVERAL = {
+    "rewards": [
+        {"reward": "rlcr", "params": {"format": "tac"}, "data_source": ["demo/obscure", "demo/hard"]},
+        {
+            "reward": "rlvr",
+            "params": {"format": "tac"},
+            "data_source": ["demo/fair", "demo/easy", "demo/hard"],
+            "weight": 0.5,
+        },
+    ]
+}
+
+
+@pytest.mark.parametrize("use_v1", [True, False], ids=["v1", "legacy"])
+def test_both_trainers(world_folder, use_v1) -> None:
+    """Several rewards by data source: every row of every dump has every column, and the trainer's sum is theirs."""
+    task = make_job(world_folder, f"trainer_{use_v1}", SEVERAL, f"trainer.use_v1={str(use_v1).lower()}")
+    finished = job.run(task, validation_rows=HELD_OUT)
+    assert finished.problems == []
+    for step in (0, STEPS):
+        rows = validation(task, step)
+        wanted = {*COMMON, "rlcr", "rlcr_confidence", "rlcr_brier", "rlvr", "rlvr_acc"}
+        for row in rows:
+            assert wanted <= row.keys()
+            assert all(isinstance(row[name], float) for name in wanted)
+            assert row["score"] == pytest.approx(row["rlcr"] + 0.5 * row["rlvr"], abs=1e-5)
+            assert row["status_ok"] + row["status_unparsed"] + row["status_failed"] == 1.0
+        assert {tuple(sorted(row)) for row in rows} == {tuple(sorted(rows[0]))}
+        assert any(row["rlcr"] for row in rows)
+        assert any(row["rlvr"] for row in rows)
+    assert any(name.startswith("val-core/demo/hard/acc") for name in finished.metrics[STEPS])
+    assert finished.metrics[1]["training/rollout_probs_diff_mean"] < 1e-4  # the server has the trainer's weights
+
+
+def test_by_path(world_folder) -> None:
+    task = make_job(
+        world_folder,
+        "by path",
+        {"reward": "rlcr", "params": {"format": "tac"}},
+        "reward.reward_manager.source=importlib",
+        "reward.reward_manager.name=RewardManager",
+        "reward.reward_manager.module.path=pkg://rewardkit.integrations.verl.manager",
+    )
+    assert job.run(task, validation_rows=HELD_OUT).problems == []
+    assert all("confidence" in row for row in validation(task, STEPS))
+
+
+def test_a_broken_reference_ends_the_job_with_its_row_named(world_folder) -> None:
+    rows = world.questions(PROMPTS * STEPS, train=True, seed=3)
+    rows[5] = world.Question(rows[5].kind, rows[5].subject, "")
+    broken = world_folder / "broken.parquet"
+    world.write_verl_rows(broken, rows, split="train")
+    task = make_job(world_folder, "broken", {"reward": "rlcr"}, f"data.train_files={job.launch.hydra(str(broken))}")
+    finished = job.run(task)
+    assert finished.exit_code != 0
+    assert not [step for step in finished.metrics if step > 0]
+    log = task.log.read_text(errors="replace")
+    assert "broken.parquet, row 5, column 'reward_model.ground_truth'" in log
