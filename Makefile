@@ -27,6 +27,9 @@ $(VENV)/.installed: $(VENV)/.python $(NATIVE)
 
 build: $(VENV)/.installed
 
+demo: build
+	$(BIN)/python -m examples.demo $(ARGS)
+
 test: build
 	$(BIN)/python -m pytest -q
 
