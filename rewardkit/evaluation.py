@@ -89,7 +89,7 @@ def evaluate(
                 "n": len(run),
                 "used": dict(run.used),
                 "notes": list(run.notes),
-                "bins": {"bins": settings.bins, "scheme": settings.scheme, "edge": _edge(run, settings)},
+                "bins": {"bins": settings.bins, "scheme": settings.scheme, "edge": edge_of(run, settings)},
                 "groups": {name: measure(run, rows, settings) for name, rows in groups.items()},
             }
         )
@@ -131,7 +131,7 @@ def measure(run: Rollouts, rows: Any, settings: Settings) -> dict[str, Any]:
     chosen: dict[str, Any] = {
         "bins": settings.bins,
         "scheme": settings.scheme,
-        "edge": _edge(run, settings),
+        "edge": edge_of(run, settings),
         "seed": settings.seed,
     }
     confidence, correct, mask = run.confidence[rows], run.correct[rows], run.mask[rows]
@@ -205,7 +205,8 @@ def top_answer(confidence: Any, correct: Any, mask: Any) -> tuple[Any, Any]:
     return confidence[at, best], correct[at, best] & mask[at, best]
 
 
-def _edge(run: Rollouts, settings: Settings) -> str:
+def edge_of(run: Rollouts, settings: Settings) -> Any:
+    """On which side the bins of a run are closed: as set, or by the conventions that it is read by."""
     return settings.edge or ("rlcr" if run.compat == "rlcr" else "left")
 
 
@@ -290,7 +291,7 @@ def _compare(
             f"prompts that {base.file} has too (name their column with --prompt)", "none in common", file=run.file
         )
     order = {prompt: code for code, prompt in enumerate(sorted(shared))}
-    edge = _edge(run, settings)
+    edge = edge_of(run, settings)
     result = []
     for name in _HEADLINE:
         pair, left_out = [], 0

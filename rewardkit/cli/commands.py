@@ -1,5 +1,9 @@
-"""Imports every command's module, so that each registers itself."""
+"""Imports every module beside this one, so that each command registers itself."""
 
-from rewardkit.cli import data, evaluate, info, prior, validate
+import importlib
+import pkgutil
 
-__all__ = ["data", "evaluate", "info", "prior", "validate"]
+from rewardkit import cli
+
+for _module in pkgutil.iter_modules(cli.__path__):
+    importlib.import_module(f"rewardkit.cli.{_module.name}")

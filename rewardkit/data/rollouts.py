@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -171,6 +171,46 @@ def read_rollouts(
     """
     rows = RowFile.open(path)
     return _Reader(rows, reading or Reading(), tuple(by)).read(progress)
+
+
+def join_rollouts(runs: Sequence[Rollouts]) -> Rollouts:
+    """Runs of one kind, one after another, as one: the files that a trainer dumps step by step.
+
+    Raises:
+        DataError: They are of different kinds (one answer, sets, hypotheses), or read by different conventions.
+    """
+    first = runs[0]
+    if len(runs) == 1:
+        return first
+    joined: dict[str, Any] = {}
+    for run in runs:
+        for name in ("kind", "compat", "set_construction"):
+            if getattr(run, name) != getattr(first, name):
+                raise DataError(
+                    f"rollouts like those of {first.file} ({name} {getattr(first, name)!r})",
+                    f"{name} {getattr(run, name)!r}",
+                    file=run.file,
+                )
+    for item in fields(Rollouts):
+        parts = [getattr(run, item.name) for run in runs]
+        if item.name in ("file", "kind", "used", "compat", "set_construction"):
+            joined[item.name] = parts[0]
+        elif item.name == "notes":
+            joined[item.name] = tuple(dict.fromkeys(note for part in parts for note in part))
+        elif isinstance(parts[0], list):
+            joined[item.name] = [value for part in parts for value in part]
+        elif parts[0].ndim == 2:
+            joined[item.name] = _stack(parts)
+        else:
+            joined[item.name] = np.concatenate(parts)
+    return Rollouts(**joined)
+
+
+def _stack(parts: Sequence[Any]) -> Any:
+    """Arrays ``[n, K]`` one after another; where K differs, the rest is NaN or False."""
+    width = max(part.shape[1] for part in parts)
+    empty = math.nan if parts[0].dtype.kind == "f" else False
+    return np.concatenate([np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=empty) for part in parts])
 
 
 @dataclass(frozen=True)

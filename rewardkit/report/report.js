@@ -41,15 +41,30 @@
 
   const number = (id) => (byId(id).value === "" ? null : Number(byId(id).value));
   const digits = (value, places) => (value === null ? "–" : value.toFixed(places));
-  const judged = (value) => (value === null ? "–" : value === 1 ? "right" : value === 0 ? "wrong" : value.toFixed(2));
 
   function within(value, low, high) {
     if (low === null && high === null) return true;
     return value !== null && (low === null || value >= low) && (high === null || value <= high);
   }
 
+  // The filters live in the address: a link shows a colleague the same rollouts, and a page that loads again keeps them.
+  const controls = Array.from(document.querySelectorAll(".filters select, .filters input"));
+  function remember() {
+    const set = controls.filter((node) => node.value !== "" && node.value !== "file");
+    const text = new URLSearchParams(set.map((node) => [node.id.slice(2), node.value])).toString();
+    if (text !== location.hash.slice(1) && (text || location.hash.includes("="))) location.replace("#" + text);
+  }
+  function recall() {
+    if (!location.hash.includes("=")) return;
+    for (const [name, value] of new URLSearchParams(location.hash.slice(1))) {
+      const node = byId("f-" + name);
+      if (node && controls.includes(node)) node.value = value;
+    }
+  }
+
   async function apply() {
     const turn = ++searching;
+    remember();
     const group = byId("f-group").value;
     const status = byId("f-status").value;
     const correct = byId("f-correct").value;
@@ -59,7 +74,7 @@
     for (let i = 0; i < total; i++) {
       if (group !== "" && index.group[i] !== Number(group)) continue;
       if (status !== "" && index.status[i] !== Number(status)) continue;
-      if (correct !== "" && (correct === "right") !== (index.correct[i] > 0 && index.correct[i] !== null)) continue;
+      if (correct !== "" && (correct === "right") !== (index.correct[i] === 1)) continue;
       if (!within(index.reward[i], limits[0], limits[1])) continue;
       if (!within(index.confidence[i], limits[2], limits[3])) continue;
       rows.push(i);
@@ -82,7 +97,7 @@
       "confidence-down": (a, b) => value("confidence")(b) - value("confidence")(a),
       "overconfident": (a, b) => gap(b) - gap(a),
     };
-    const gap = (i) => value("confidence")(i) - (index.correct[i] === null ? 0 : index.correct[i]);
+    const gap = (i) => value("confidence")(i) - index.correct[i];
     const order = orders[byId("f-order").value];
     if (order) rows.sort((a, b) => order(a, b) || a - b);
     found = rows;
@@ -106,10 +121,10 @@
       tr.append(
         element("td", index.row[i]),
         element("td", index.groups[index.group[i]], "text"),
-        element("td", status, status === "ok" ? "ok" : "warn"),
+        element("td", status, status === "ok" ? "text ok" : "text warn"),
         element("td", digits(index.reward[i], 4)),
         element("td", digits(index.confidence[i], 3)),
-        element("td", judged(index.correct[i]), index.correct[i] === null ? "" : index.correct[i] > 0 ? "ok" : "bad"),
+        element("td", index.correct[i] ? "right" : "wrong", index.correct[i] ? "text ok" : "text bad"),
         element("td", texts[k].answer, "text"),
         element("td", texts[k].reference, "text"),
       );
@@ -171,11 +186,12 @@
   }
   index.groups.forEach((name, k) => option(byId("f-group"), k, name));
   index.statuses.forEach((name, k) => option(byId("f-status"), k, name));
-  for (const node of document.querySelectorAll(".filters select, .filters input")) node.addEventListener("change", apply);
+  for (const node of controls) node.addEventListener("change", apply);
   byId("previous").addEventListener("click", () => { page--; draw(); });
   byId("next").addEventListener("click", () => { page++; draw(); });
   byId("clear").addEventListener("click", () => { byId("filters").reset(); apply(); });
   byId("filters").addEventListener("submit", (event) => event.preventDefault());
+  recall();
   await apply();
   document.body.dataset.ready = "yes";
 })();
