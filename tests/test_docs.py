@@ -7,6 +7,7 @@ say why in a comment on its first line; ``slow`` blocks run with the slow tests.
 
 from __future__ import annotations
 
+import doctest
 import os
 import re
 import subprocess
@@ -38,6 +39,16 @@ def is_outside(line: str) -> bool:
     return not line.strip() or line.lstrip().startswith(("make ", "pip ", "#"))
 
 
+def run_session(text: str, names: dict, where: str) -> None:
+    """A block that is an interactive session: what it prints is compared too."""
+    example = doctest.DocTestParser().get_doctest(text, names, where, where, 0)
+    report: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    runner.run(example, out=report.append, clear_globs=False)
+    names.update(example.globs)
+    assert not runner.failures, "".join(report)
+
+
 def run_page(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, slow: bool) -> None:
     monkeypatch.chdir(folder)
     names: dict = {"__name__": "snippet"}
@@ -46,7 +57,9 @@ def run_page(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, slow:
         if "no-test" in block.marks or ("slow" in block.marks and not slow):
             continue
         where = f"{page.name}:{block.line}"
-        if block.language == "python":
+        if block.language == "python" and block.text.lstrip().startswith(">>>"):
+            run_session(block.text, names, where)
+        elif block.language == "python":
             exec(compile("\n" * block.line + block.text, str(page), "exec"), names)
         elif block.language in ("bash", "sh") and not all(is_outside(line) for line in block.text.splitlines()):
             done = subprocess.run(
