@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 import shutil
-import threading
 import time
 import zlib
 from pathlib import Path
@@ -16,7 +16,7 @@ import pytest
 
 from rewardkit.errors import DataError, InvalidArgumentError
 from rewardkit.evaluation import Settings
-from rewardkit.report import build_report, follow
+from rewardkit.report import Report, build_report, follow
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 HOSTILE = '</script><script>document.title="owned"</script><img src=x onerror="document.title=\'owned\'">&amp;<!--'
@@ -148,24 +148,35 @@ def test_bad_calls_leave_no_file(tmp_path: Path) -> None:
 
 
 def test_follows_a_run(tmp_path: Path) -> None:
+    """Each report makes the run go on, so that the test depends on no clock."""
     dumps, written, trouble = tmp_path / "dumps", [], []
+    dumps.mkdir()
 
-    def train() -> None:
-        time.sleep(0.2)
-        dumps.mkdir()
-        for step in (1, 2, 10):
-            write(dumps / f"{step}.jsonl", [{**row, "step": step} for row in rollout_rows(40, seed=step)])
-        time.sleep(1.3)
-        (dumps / "11.jsonl").write_text('{"completion": "half a li')
+    def dump(step: int, text: str | None = None, *, quiet_for: float = 60.0) -> None:
+        path = write(dumps / f"{step}.jsonl", [{**row, "step": step} for row in rollout_rows(40, seed=step)])
+        if text is not None:
+            path.write_text(text)
+        os.utime(path, (time.time() - quiet_for,) * 2)
 
-    thread = threading.Thread(target=train)
-    thread.start()
-    follow(dumps, tmp_path / "r.html", interval=0.5, rounds=9, on_report=written.append, on_trouble=trouble.append)
-    thread.join()
-    assert [report.rollouts for report in written] == [120]
-    assert trouble
+    def after_report(report: Report) -> None:
+        written.append(report)
+        if len(written) == 1:
+            dump(11, '{"completion": "half a li')
+
+    def after_trouble(line: str) -> None:
+        trouble.append(line)
+        dump(11)
+
+    for step in (1, 2, 10):
+        dump(step)
+    follow(dumps, tmp_path / "r.html", interval=0.01, rounds=6, on_report=after_report, on_trouble=after_trouble)
+    assert [report.rollouts for report in written] == [120, 160]
+    assert len(trouble) == 1
     assert "11.jsonl" in trouble[0]
     assert 'id="curve"' in (tmp_path / "r.html").read_text()
+    dump(12, quiet_for=-60.0)  # somebody is writing it at this moment
+    follow(dumps, tmp_path / "r.html", interval=0.01, rounds=2, on_report=written.append)
+    assert len(written) == 2
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
