@@ -179,20 +179,24 @@ def test_follows_a_run(tmp_path: Path) -> None:
     assert len(written) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 def test_in_a_real_browser(tmp_path: Path) -> None:
     sync = pytest.importorskip("playwright.sync_api")
     rows = [{**row, "completion": row["completion"] + HOSTILE} for row in rollout_rows(120)]
     build_report([write(tmp_path / "r.jsonl", rows)], tmp_path / "r.html", settings=Settings(by=("method",), draws=0))
     with sync.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-quic"])
+        browser = play.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-quic"], timeout=120_000
+        )
         page = browser.new_page(viewport={"width": 1280, "height": 1000})
+        page.set_default_timeout(120_000)
         troubles, requests = [], []
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
         page.on("request", lambda request: requests.append(request.url))
         page.goto((tmp_path / "r.html").as_uri())
-        page.wait_for_selector("body[data-ready=yes]", timeout=20_000)
+        page.wait_for_selector("body[data-ready=yes]")
         assert page.title() == "Rollouts"
         assert page.locator("#rows tbody tr").count() == 25
         assert "120 of 120" in page.inner_text("#count")
@@ -212,7 +216,7 @@ def test_in_a_real_browser(tmp_path: Path) -> None:
         assert "brier" in page.inner_text("#detail table")
         assert "owned" in page.inner_text("#detail")  # as text, where it belongs
         page.reload()
-        page.wait_for_selector("body[data-ready=yes]", timeout=20_000)
+        page.wait_for_selector("body[data-ready=yes]")
         assert page.input_value("#f-confidence-min") == "0.8"
         page.click("#clear")
         page.fill("#f-text", "question 7?")
