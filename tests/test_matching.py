@@ -204,6 +204,7 @@ DIFFERENT = [
     ("A, B", "B"),
     ("A and B", "B"),
     ("Vitamin A", "Vitamin"),
+    ("A. Smith", "Smith"),
     ("Hội An", "Hội"),
     ("resume", "résumé"),
     ("हिन्दी", "हन्द"),

@@ -71,9 +71,33 @@ struct Items {
     items = PySequence_Fast_ITEMS(keep.ptr());
     size = PySequence_Fast_GET_SIZE(keep.ptr());
   }
-  // Fetches what a later text will need: its object lies somewhere in the heap.
+  // Fetches what the rows after i will need, one step further for each nearer one: lists, their items, the items'
+  // items.
   void prefetch(Py_ssize_t i) const {
     if (i + 8 < size) __builtin_prefetch(items[i + 8]);
+    if (i + 6 < size && is_list(items[i + 6])) __builtin_prefetch(PySequence_Fast_ITEMS(items[i + 6]));
+    if (i + 4 < size) for_items(items[i + 4], [](PyObject* item) { __builtin_prefetch(item); });
+    if (i + 3 < size) {
+      for_items(items[i + 3], [](PyObject* item) {
+        if (is_list(item)) __builtin_prefetch(PySequence_Fast_ITEMS(item));
+      });
+    }
+    if (i + 2 < size) {
+      for_items(items[i + 2],
+                [](PyObject* item) { for_items(item, [](PyObject* text) { __builtin_prefetch(text); }); });
+    }
+  }
+
+  static bool is_list(PyObject* value) { return PyList_Check(value) || PyTuple_Check(value); }
+
+ private:
+  template <class Visit>
+  static void for_items(PyObject* list, const Visit& visit) {
+    constexpr Py_ssize_t kMost = 16;
+    if (!is_list(list)) return;
+    PyObject** const inner = PySequence_Fast_ITEMS(list);
+    const Py_ssize_t count = std::min(PySequence_Fast_GET_SIZE(list), kMost);
+    for (Py_ssize_t k = 0; k < count; ++k) visit(inner[k]);
   }
 };
 
@@ -106,7 +130,10 @@ class Texts {
     texts_.push_back(text);
   }
   void clear() {
-    for (PyObject* object : objects_) Py_DECREF(object);
+    for (std::size_t i = 0; i < objects_.size(); ++i) {
+      if (i + 16 < objects_.size()) __builtin_prefetch(objects_[i + 16]);
+      Py_DECREF(objects_[i]);
+    }
     objects_.clear();
     texts_.clear();
     ascii_ = true;
@@ -284,7 +311,7 @@ struct ReadGolds {
     }
   }
 
-  static bool is_list(PyObject* value) { return PyList_Check(value) || PyTuple_Check(value); }
+  static bool is_list(PyObject* value) { return Items::is_list(value); }
   bool add_plain(PyObject* alias) {
     if (!PyUnicode_Check(alias) || PyUnicode_GET_LENGTH(alias) == 0 ||
         Py_UNICODE_ISSPACE(PyUnicode_READ_CHAR(alias, 0))) {
@@ -299,12 +326,12 @@ struct ReadGolds {
   bool read_plain(const py::object& golds, std::size_t count, const py::object& kind) {
     const std::string name = kind.is_none() ? "" : py::isinstance<py::str>(kind) ? kind.cast<std::string>() : "?";
     if ((name != "" && name != "aliases" && name != "set") || !is_list(golds.ptr())) return false;
-    PyObject** const entries = PySequence_Fast_ITEMS(golds.ptr());
-    if (static_cast<std::size_t>(PySequence_Fast_GET_SIZE(golds.ptr())) != count) return false;
+    const Items entries(golds.ptr(), [] { return std::string("references"); });
+    if (static_cast<std::size_t>(entries.size) != count) return false;
     start(static_cast<Py_ssize_t>(count));
     for (std::size_t b = 0; b < count; ++b) {
-      if (b + 4 < count) __builtin_prefetch(entries[b + 4]);
-      if (!read_plain_row(entries[b], name)) return false;
+      entries.prefetch(static_cast<Py_ssize_t>(b));
+      if (!read_plain_row(entries.items[b], name)) return false;
       if (b == 0) {  // rows are often alike
         texts.reserve(texts.size() * count);
         begins.reserve(begins.size() * count + 1);

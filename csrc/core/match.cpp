@@ -43,7 +43,15 @@ class Comparer {
   Comparer(const Comparer&) = delete;
   Comparer& operator=(const Comparer&) = delete;
 
+  // The texts of the row at hand, and which alias is the first of `named`.
+  std::vector<TokenList> given, named;
+  std::size_t named_first = 0;
+  std::vector<std::uint8_t> relation;
+
   void start_row() { store_.start(options_.matcher == Matcher::fuzzy); }
+  // What has been added up to the mark survives a rewind.
+  void mark() { mark_ = store_.position(); }
+  void rewind() { store_.rewind(mark_); }
   TokenList add(const AnswerText& text) {
     return store_.add(text, options_.mode, options_.split_cjk, options_.lower, options_.fold);
   }
@@ -91,13 +99,31 @@ class Comparer {
   bool exact(TokenList a, TokenList b) const {
     if (a.count != b.count) return false;
     if (a.count == 0) return options_.mode == MatchMode::official;
-    return same_run(a, b, 0);
+    return store_.keys(a)[0] == store_.keys(b)[0] && same_run(a, b, 0);
+  }
+
+  std::size_t common_few(TokenList a, TokenList b) const {
+    const std::uint64_t* const a_keys = store_.keys(a);
+    const std::uint64_t* const b_keys = store_.keys(b);
+    unsigned used = 0;
+    std::size_t both = 0;
+    for (std::size_t j = 0; j < b.count; ++j) {
+      for (std::size_t i = 0; i < a.count; ++i) {
+        if (a_keys[i] != b_keys[j] || (used >> i & 1) != 0) continue;
+        if (is_hashed(a_keys[i]) && !same_bytes(store_.bytes(), store_.tokens(a)[i], store_.tokens(b)[j])) continue;
+        used |= 1u << i;
+        ++both;
+        break;
+      }
+    }
+    return both;
   }
 
   std::size_t common(TokenList a, TokenList b) {
     if (a.count < b.count) std::swap(a, b);
     if (b.count == 0) return 0;
     if (b.count > kBitMask) return common_sorted(a, b);
+    if (a.count <= 4) return common_few(a, b);
 #if defined(__x86_64__)
     if (vectors_) return common_tokens_avx2(store_.bytes(), span(a), span(b));
 #endif
@@ -106,11 +132,11 @@ class Comparer {
 
   // Orders two tokens of the store; 0 for the same text.
   int compare(std::size_t x, std::size_t y) const {
-    const std::uint64_t* const keys = store_.keys({});
+    const std::uint64_t* const keys = store_.keys(TokenList{});
     if (keys[x] != keys[y]) return keys[x] < keys[y] ? -1 : 1;
     if (!is_hashed(keys[x]) || x == y) return 0;
-    const Token& one = store_.tokens({})[x];
-    const Token& other = store_.tokens({})[y];
+    const Token& one = store_.tokens(TokenList{})[x];
+    const Token& other = store_.tokens(TokenList{})[y];
     if (one.size != other.size) return one.size < other.size ? -1 : 1;
     return std::memcmp(store_.bytes() + one.begin, store_.bytes() + other.begin, one.size);
   }
@@ -118,7 +144,7 @@ class Comparer {
   void sorted(TokenList list, std::uint32_t flags, std::vector<std::size_t>& order) const {
     order.clear();
     for (std::size_t i = list.first; i < list.first + list.count; ++i) {
-      if ((store_.tokens({})[i].flags & flags) == flags) order.push_back(i);
+      if ((store_.tokens(TokenList{})[i].flags & flags) == flags) order.push_back(i);
     }
     std::sort(order.begin(), order.end(), [this](std::size_t x, std::size_t y) { return compare(x, y) < 0; });
   }
@@ -152,13 +178,9 @@ class Comparer {
     return list.count == 1 && (is_word(list, "yes") || is_word(list, "no") || is_word(list, "noanswer"));
   }
 
-  bool any_flagged(TokenList list, std::uint32_t flag) const {
-    const Token* const tokens = store_.tokens(list);
-    return std::any_of(tokens, tokens + list.count, [flag](const Token& token) { return (token.flags & flag) != 0; });
-  }
   // Whether the tokens that carry the flag are the same ones, however often each.
   bool same_flagged(TokenList a, TokenList b, std::uint32_t flag) {
-    const bool in_a = any_flagged(a, flag), in_b = any_flagged(b, flag);
+    const bool in_a = (a.flags & flag) != 0, in_b = (b.flags & flag) != 0;
     if (!in_a || !in_b) return in_a == in_b;
     sorted(a, flag, order_a_);
     sorted(b, flag, order_b_);
@@ -169,11 +191,13 @@ class Comparer {
 
   bool fuzzy(TokenList a, TokenList b) {
     if (exact(a, b)) return true;
-    if (any_flagged(a, kTokenNumeric) && any_flagged(b, kTokenNumeric) && !same_flagged(a, b, kTokenNumeric)) {
-      return false;
-    }
-    if (!same_flagged(a, b, kTokenOperator)) return false;  // no token of the official form carries it
-    if (f1_of(common(a, b), a.count, b.count) >= options_.theta) return true;
+    const std::uint32_t both = a.flags & b.flags, either = a.flags | b.flags;
+    if ((both & kTokenNumeric) != 0 && !same_flagged(a, b, kTokenNumeric)) return false;
+    // No token of the official form carries this one.
+    if ((either & kTokenOperator) != 0 && !same_flagged(a, b, kTokenOperator)) return false;
+    const std::size_t shared = common(a, b);
+    if (f1_of(shared, a.count, b.count) >= options_.theta) return true;
+    if (shared < std::min(a.count, b.count)) return false;
     if (a.count > b.count) std::swap(a, b);
     const std::size_t extra = b.count - a.count;
     if (a.count == 0 || extra > options_.max_extra || is_word(a, "yes") || is_word(a, "no")) return false;
@@ -185,6 +209,7 @@ class Comparer {
 
   const MatchOptions& options_;
   TokenStore store_;
+  TokenStore::Position mark_;
   std::vector<std::size_t> order_a_, order_b_;
   bool vectors_ = false;
 };
@@ -200,7 +225,6 @@ void for_each_row(std::size_t count, std::int64_t texts, const MatchOptions& opt
     Comparer comparer(options);
     const std::size_t first = static_cast<std::size_t>(block) * kBlock;
     for (std::size_t b = first; b < std::min(count, first + kBlock); ++b) {
-      comparer.start_row();
       row(b, comparer);
     }
   });
@@ -212,11 +236,15 @@ void prefetch(const AnswerText& text) {
   __builtin_prefetch(at + 64);
 }
 
-// The token lists of one row's texts.
-void add_all(const TextRows& rows, std::size_t first, std::size_t last, Comparer& comparer,
+// The token lists of the texts [first, last) of `count`.
+void add_all(const AnswerText* texts, std::size_t count, std::size_t first, std::size_t last, Comparer& comparer,
              std::vector<TokenList>& lists) {
+  constexpr std::size_t kAhead = 12;
   lists.clear();
-  for (std::size_t t = first; t < last; ++t) lists.push_back(comparer.add(rows.texts[t]));
+  for (std::size_t t = first; t < last; ++t) {
+    if (t + kAhead < count) __builtin_prefetch(texts[t + kAhead].data);
+    lists.push_back(comparer.add(texts[t]));
+  }
 }
 
 std::size_t at(const std::int64_t* begins, std::size_t i) {
@@ -226,15 +254,30 @@ std::size_t at(const std::int64_t* begins, std::size_t i) {
 // Calls pair(k, m, aliases of m) for all answers and golds of a row.
 class RowOfSets {
  public:
-  RowOfSets(const TextRows& answers, const GoldRows& golds) : answers_(answers), golds_(golds) {}
+  RowOfSets(const TextRows& answers, const GoldRows& golds, std::size_t count)
+      : answers_(answers),
+        golds_(golds),
+        count_(count),
+        alias_count_(at(golds.aliases.begins, at(golds.rows, count))) {}
 
   template <class Pair>
   void visit(std::size_t b, Comparer& comparer, const Pair& pair) {
-    thread_local std::vector<TokenList> given, named;
     const std::size_t first_gold = at(golds_.rows, b), last_gold = at(golds_.rows, b + 1);
     const std::size_t first_alias = at(golds_.aliases.begins, first_gold);
-    add_all(answers_, at(answers_.begins, b), at(answers_.begins, b + 1), comparer, given);
-    add_all(golds_.aliases, first_alias, at(golds_.aliases.begins, last_gold), comparer, named);
+    const std::size_t last_alias = at(golds_.aliases.begins, last_gold);
+    std::vector<TokenList>& given = comparer.given;
+    std::vector<TokenList>& named = comparer.named;
+    // The rollouts of a prompt follow each other and have the same reference objects: normalised once.
+    if (!same_golds(first_alias, last_alias, comparer.named_first, named.size())) {
+      comparer.start_row();
+      add_all(golds_.aliases.texts, alias_count_, first_alias, last_alias, comparer, named);
+      comparer.named_first = first_alias;
+      comparer.mark();
+    } else {
+      comparer.rewind();
+    }
+    add_all(answers_.texts, at(answers_.begins, count_), at(answers_.begins, b), at(answers_.begins, b + 1), comparer,
+            given);
     for (std::size_t k = 0; k < given.size(); ++k) {
       for (std::size_t g = first_gold; g < last_gold; ++g) {
         pair(k, g - first_gold, given[k], named.data() + at(golds_.aliases.begins, g) - first_alias,
@@ -245,13 +288,19 @@ class RowOfSets {
 
   std::size_t answers(std::size_t b) const { return at(answers_.begins, b + 1) - at(answers_.begins, b); }
   std::size_t golds(std::size_t b) const { return at(golds_.rows, b + 1) - at(golds_.rows, b); }
-  std::int64_t texts(std::size_t count) const {
-    return answers_.begins[count] + golds_.aliases.begins[golds_.rows[count]];
-  }
+  std::int64_t texts() const { return answers_.begins[count_] + static_cast<std::int64_t>(alias_count_); }
 
  private:
+  bool same_golds(std::size_t first, std::size_t last, std::size_t known_first, std::size_t known) const {
+    if (known == 0 || last - first != known) return false;
+    const AnswerText* const texts = golds_.aliases.texts;
+    return std::equal(texts + first, texts + last, texts + known_first,
+                      [](const AnswerText& one, const AnswerText& other) { return one.data == other.data; });
+  }
+
   const TextRows& answers_;
   const GoldRows& golds_;
+  std::size_t count_, alias_count_;
 };
 
 }  // namespace
@@ -265,6 +314,7 @@ void match_pairs(const AnswerText* predictions, const TextRows& aliases, std::si
       prefetch(predictions[i + kAhead]);
       prefetch(aliases.texts[aliases.begins[i + kAhead]]);
     }
+    comparer.start_row();
     const TokenList prediction = comparer.add(predictions[i]);
     double best = 0.0;
     for (std::size_t t = at(aliases.begins, i); t < at(aliases.begins, i + 1) && best < 1.0; ++t) {
@@ -277,8 +327,8 @@ void match_pairs(const AnswerText* predictions, const TextRows& aliases, std::si
 void match_matrix(const TextRows& answers, const GoldRows& golds, std::size_t count, std::size_t width,
                   std::size_t height, const MatchOptions& options, int threads, double* scores) {
   std::fill(scores, scores + count * width * height, 0.0);
-  RowOfSets rows(answers, golds);
-  for_each_row(count, rows.texts(count), options, threads, [&](std::size_t b, Comparer& comparer) {
+  RowOfSets rows(answers, golds, count);
+  for_each_row(count, rows.texts(), options, threads, [&](std::size_t b, Comparer& comparer) {
     rows.visit(b, comparer,
                [&](std::size_t k, std::size_t m, TokenList answer, const TokenList* alias, const TokenList* end) {
                  double best = 0.0;
@@ -293,14 +343,17 @@ void match_sets(const TextRows& answers, const GoldRows& golds, std::size_t coun
                 std::uint8_t* found) {
   std::fill(correct, correct + count * width, std::uint8_t{0});
   std::fill(found, found + count * height, std::uint8_t{0});
-  RowOfSets rows(answers, golds);
-  for_each_row(count, rows.texts(count), options, threads, [&](std::size_t b, Comparer& comparer) {
-    thread_local std::vector<std::uint8_t> equal;
+  RowOfSets rows(answers, golds, count);
+  const bool exact = options.matcher == Matcher::exact;
+  for_each_row(count, rows.texts(), options, threads, [&](std::size_t b, Comparer& comparer) {
+    std::vector<std::uint8_t>& equal = comparer.relation;
     const std::size_t of_row = rows.golds(b);
     equal.assign(rows.answers(b) * of_row, 0);
     rows.visit(b, comparer,
                [&](std::size_t k, std::size_t m, TokenList answer, const TokenList* alias, const TokenList* end) {
-                 const bool any = std::any_of(alias, end, [&](TokenList list) { return comparer.equal(answer, list); });
+                 const bool any = std::any_of(alias, end, [&](const TokenList& list) {
+                   return (!exact || list.print == answer.print) && comparer.equal(answer, list);
+                 });
                  equal[k * of_row + m] = any ? 1 : 0;
                });
     assign_credit(equal.data(), rows.answers(b), of_row, distinct, correct + b * width, found + b * height);
@@ -311,8 +364,10 @@ void answer_classes(const TextRows& answers, std::size_t count, std::size_t widt
                     Linkage linkage, int threads, std::int64_t* classes) {
   std::fill(classes, classes + count * width, std::int64_t{-1});
   for_each_row(count, answers.begins[count], options, threads, [&](std::size_t b, Comparer& comparer) {
-    thread_local std::vector<TokenList> lists;
-    add_all(answers, at(answers.begins, b), at(answers.begins, b + 1), comparer, lists);
+    std::vector<TokenList>& lists = comparer.given;
+    comparer.start_row();
+    add_all(answers.texts, at(answers.begins, count), at(answers.begins, b), at(answers.begins, b + 1), comparer,
+            lists);
     std::int64_t* const row = classes + b * width;
     // Equality of normal forms is transitive, so that the first member of a class speaks for it.
     const bool by_leader = linkage == Linkage::leader || options.matcher == Matcher::exact;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -74,21 +75,39 @@ inline char32_t decode_utf8(const std::uint8_t* at, std::size_t* size) {
   return (lead & 0x07) << 18 | tail(1) << 12 | tail(2) << 6 | tail(3);
 }
 
+// Copies 1 to 64 bytes without a call, in overlapping pieces.
+inline void copy_short(const std::uint8_t* from, std::size_t size, std::uint8_t* to) {
+  const auto ends = [=]<std::size_t N>(std::integral_constant<std::size_t, N>) {
+    std::memcpy(to, from, N);
+    std::memcpy(to + size - N, from + size - N, N);
+  };
+  if (size >= 16) {
+    for (std::size_t at = 0; at + 16 <= size; at += 16) std::memcpy(to + at, from + at, 16);
+    std::memcpy(to + size - 16, from + size - 16, 16);
+  } else if (size >= 8) {
+    ends(std::integral_constant<std::size_t, 8>{});
+  } else if (size >= 4) {
+    ends(std::integral_constant<std::size_t, 4>{});
+  } else {
+    for (std::size_t i = 0; i < size; ++i) to[i] = from[i];
+  }
+}
+
 // Which of 64 ASCII bytes are white space, and which are neither that nor letters nor digits.
 struct AsciiBlock {
   std::uint64_t space = 0;
   std::uint64_t other = 0;
 };
 
-// Writes 64 bytes in lower case, and says what they are.
-inline AsciiBlock lower_ascii(const std::uint8_t* in, std::uint8_t* out) {
+// Writes 16 * parts bytes in lower case, and says what they are; beyond them is white space.
+inline AsciiBlock lower_ascii(const std::uint8_t* in, std::uint8_t* out, int parts = 4) {
   AsciiBlock block;
 #if defined(__SSE2__)
   const auto between = [](__m128i v, int low, int high) {  // both ends excluded; ASCII is never negative
     return _mm_and_si128(_mm_cmpgt_epi8(v, _mm_set1_epi8(static_cast<char>(low))),
                          _mm_cmpgt_epi8(_mm_set1_epi8(static_cast<char>(high)), v));
   };
-  for (int part = 0; part < 4; ++part) {
+  for (int part = 0; part < parts; ++part) {
     __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + 16 * part));
     v = _mm_add_epi8(v, _mm_and_si128(between(v, 'A' - 1, 'Z' + 1), _mm_set1_epi8(0x20)));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 16 * part), v);
@@ -101,14 +120,17 @@ inline AsciiBlock lower_ascii(const std::uint8_t* in, std::uint8_t* out) {
     block.space |= bits(space);
     block.other |= bits(_mm_or_si128(space, word));
   }
-  block.other = ~block.other;
+  const std::uint64_t read = ~std::uint64_t{0} >> (64 - 16 * parts);
+  block.other = ~block.other & read;
+  block.space |= ~read;
 #else
-  for (int i = 0; i < 64; ++i) {
+  for (int i = 0; i < 16 * parts; ++i) {
     const std::uint8_t c = in[i];
     out[i] = static_cast<std::uint8_t>(c >= 'A' && c <= 'Z' ? c + 0x20 : c);
     block.space |= static_cast<std::uint64_t>(is_ascii_space(c)) << i;
     block.other |= static_cast<std::uint64_t>(!is_ascii_space(c) && !is_ascii_word(c)) << i;
   }
+  block.space |= parts < 4 ? ~std::uint64_t{0} << (16 * parts) : 0;
 #endif
   return block;
 }
@@ -125,9 +147,11 @@ void for_each_piece(const std::uint8_t* text, std::size_t size, std::uint8_t* ou
       block = lower_ascii(text + base, out + base);
     } else {
       std::uint8_t tail[64];
-      std::memset(tail, ' ', sizeof tail);
-      std::memcpy(tail, text + base, size - base);
-      block = lower_ascii(tail, out + base);
+      const std::size_t rest = size - base;
+      const std::size_t parts = (rest + 15) / 16;
+      std::memset(tail + 16 * (parts - 1), ' ', 16);
+      copy_short(text + base, rest, tail);
+      block = lower_ascii(tail, out + base, static_cast<int>(parts));
     }
     std::uint64_t edges = ~block.space ^ (~block.space << 1 | static_cast<std::uint64_t>(inside));
     const auto next = [&edges] {

@@ -28,6 +28,10 @@ constexpr std::array<CharClass, 128> ascii_classes() {
   classes['-'] = CharClass::minus;
   return classes;
 }
+constexpr bool ends_sentence(std::uint8_t c) {
+  return c == '.' || c == ',' || c == ';' || c == ':' || c == '!' || c == '?';
+}
+
 constexpr std::array<CharClass, 128> kAsciiClass = ascii_classes();
 
 }  // namespace
@@ -178,7 +182,7 @@ class SafeScanner {
         }
         return word_run(i);
       case CharClass::space:
-        end_token(true);
+        end_token(kind_before(i) == CharClass::word);
         return i + 1;
       case CharClass::quote:
         if (digit_before(i, 1) && digit(i + 1)) end_token(false);
@@ -256,10 +260,16 @@ void TokenStore::safe_ascii(const std::uint8_t* text, std::size_t size) {
   used_ += rounded;
   bool words = true, first_spaced = false;
   for_each_piece(text, size, bytes_.data() + origin, [&](std::size_t begin, std::size_t end, bool plain) {
-    words = words && plain;
     if (!words) return;
-    if (count_ == first) first_spaced = end < size;
-    append(origin + begin, end - begin, 0);
+    std::size_t stop = end;
+    if (!plain) {  // a word before the end of a sentence is plain too
+      const std::uint8_t* const piece = bytes_.data() + origin;
+      while (stop > begin && ends_sentence(piece[stop - 1])) --stop;
+      words = stop > begin && std::all_of(piece + begin, piece + stop, is_ascii_word);
+      if (!words) return;
+    }
+    if (count_ == first) first_spaced = plain && end < size;
+    append(origin + begin, stop - begin, 0);
   });
   if (!words) {
     count_ = first;

@@ -95,7 +95,12 @@ TokenList TokenStore::add(const AnswerText& text, MatchMode mode, bool split_cjk
       });
     }
   }
-  return {first, count_ - first};
+  TokenList list{first, count_ - first, 0, 0};
+  for (std::size_t t = first; t < count_; ++t) {
+    list.flags |= tokens_[t].flags;
+    list.print = (list.print ^ keys_[t]) * 0x9E3779B97F4A7C15u;
+  }
+  return list;
 }
 
 template <class FlagsOf>

@@ -52,6 +52,8 @@ class Scratch {
 struct TokenList {
   std::size_t first = 0;
   std::size_t count = 0;
+  std::uint32_t flags = 0;  // of any of the tokens
+  std::uint64_t print = 0;  // the same for equal lists
 };
 
 // The tokens of all texts of a row. One per thread, cleared and not freed between rows.
@@ -62,6 +64,16 @@ class TokenStore {
     used_ = count_ = 0;
     find_numbers_ = find_numbers;
   }
+  struct Position {
+    std::size_t used = 0;
+    std::size_t count = 0;
+  };
+  Position position() const { return {used_, count_}; }
+  void rewind(Position position) {
+    used_ = position.used;
+    count_ = position.count;
+  }
+
   // Gives back what an unusually long text has taken.
   void trim();
 

@@ -166,7 +166,7 @@ def _scan(text: str) -> tuple[list[str], list[bool]]:
                 continue
             token += char
         elif here == SPACE:
-            end(by_space=True)
+            end(by_space=before == WORD)
         elif here == QUOTE:
             if digit(i - 1) and digit(i + 1):
                 end()
