@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from rewardkit import parsing, preflight, rewards
 from rewardkit.cli import commands  # noqa: F401
 from rewardkit.cli.app import app
-from rewardkit.errors import InvalidArgumentError, UnknownNameError
+from rewardkit.errors import DataError, InvalidArgumentError, UnknownNameError
 from rewardkit.preflight import CHECKS, PreflightError, Report, Term
 from rewardkit.types import RewardBatch
 
@@ -46,7 +46,9 @@ def config(**changes: Any) -> dict[str, Any]:
         "algorithm": {"adv_estimator": "grpo", "norm_adv_by_std_in_grpo": False},
         "data": {"max_prompt_length": 256, "max_response_length": 512},
         "reward": {"num_workers": 1, "reward_manager": {"name": "rewardkit"}, "reward_kwargs": {"reward": "rlcr"}},
-        "actor_rollout_ref": {"rollout": {"name": "vllm", "n": 8, "agent": {"default_agent_loop": "rewardkit"}}},
+        "actor_rollout_ref": {
+            "rollout": {"name": "vllm", "n": 8, "agent": {"default_agent_loop": "rewardkit_reference"}}
+        },
     }
     for path, value in changes.items():
         *parents, last = path.split("__")
@@ -391,6 +393,17 @@ def test_command(tmp_path: Path, data: Path) -> None:
     # The config alone names data and reward.
     settings.write_text(json.dumps(config(data__train_files=str(data))))
     assert json.loads(invoke("--verl-config", settings, "--json").stdout)["rows"] == 3
+
+
+def test_command_reads_a_config_with_the_files_it_stands_on(tmp_path: Path, data: Path) -> None:
+    (tmp_path / "base.yaml").write_text(json.dumps(config()))
+    job = tmp_path / "job.yaml"
+    job.write_text(json.dumps({"defaults": ["ppo_trainer", "base", "_self_"], "reward": {"num_workers": 4}}))
+    result = invoke("--verl-config", job, "--data", data, "--json")
+    assert json.loads(result.stdout)["findings"] == []
+    (tmp_path / "base.yaml").write_text("[")
+    with pytest.raises(DataError, match=r"base\.yaml"):
+        invoke("--verl-config", job, "--data", data)
 
 
 def test_command_reads_jsonl_and_finds_errors(tmp_path: Path) -> None:

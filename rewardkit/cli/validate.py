@@ -100,18 +100,7 @@ def load_config(path: Path) -> dict[str, Any]:
         DataError: The file is no mapping in YAML.
         MissingExtraError: Neither OmegaConf nor PyYAML is installed.
     """
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: no such file")
-    try:
-        import yaml
-    except ImportError as error:
-        raise MissingExtraError("reading a config", package="PyYAML", extra="verl") from error
-    try:
-        values = yaml.safe_load(path.read_text("utf-8"))
-    except yaml.YAMLError as error:
-        raise DataError("YAML", str(error).replace("\n", " "), file=str(path)) from error
-    if not isinstance(values, dict):
-        raise DataError("a mapping in YAML", type(values).__name__, file=str(path))
+    values = _composed(path)
     try:
         from omegaconf import OmegaConf
         from omegaconf.errors import OmegaConfBaseException
@@ -122,6 +111,39 @@ def load_config(path: Path) -> dict[str, Any]:
     except OmegaConfBaseException:
         return values  # a part of a config refers to what is not in it
     return resolved  # type: ignore[return-value]
+
+
+def _composed(path: Path) -> dict[str, Any]:
+    """A config with the files beside it that its defaults list names; those of other places, verl's own, are left out."""
+    try:
+        import yaml
+    except ImportError as error:
+        raise MissingExtraError("reading a config", package="PyYAML", extra="verl") from error
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file")
+    try:
+        values = yaml.safe_load(path.read_text("utf-8"))
+    except yaml.YAMLError as error:
+        raise DataError("YAML", str(error).replace("\n", " "), file=str(path)) from error
+    if not isinstance(values, dict):
+        raise DataError("a mapping in YAML", type(values).__name__, file=str(path))
+    result: dict[str, Any] = {}
+    defaults = values.pop("defaults", None) or []
+    for entry in [*defaults, *([] if "_self_" in defaults else ["_self_"])]:
+        beside = path.with_name(f"{entry}.yaml")
+        if entry == "_self_":
+            _merge(result, values)
+        elif isinstance(entry, str) and beside.exists() and beside != path:
+            _merge(result, _composed(beside))
+    return result
+
+
+def _merge(into: dict[str, Any], values: dict[str, Any]) -> None:
+    for key, value in values.items():
+        if isinstance(value, dict) and isinstance(into.get(key), dict):
+            _merge(into[key], value)
+        else:
+            into[key] = value
 
 
 def load_tokenizer(name: str) -> Any:

@@ -193,7 +193,7 @@ class LikelihoodSettings(Check):
         if config.get(f"{rollout}.agent.default_agent_loop") == "single_turn_agent":
             yield self.error(
                 f"{names} needs log-probabilities of the reference, and verl's own single_turn_agent asks for none.",
-                f"{rollout}.agent.default_agent_loop=rewardkit (with agent_loop_config_path, see docs/verl.md).",
+                f"{rollout}.agent.default_agent_loop=rewardkit_reference (with agent_loop_config_path, see docs/likelihood.md).",
             )
         mode = config.get("trainer.v1.trainer_mode")
         if mode != "sync":
