@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,15 @@ from rewardkit.integrations.verl.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
 NAMES = ("darl", "hypotheses_backoff", "multi_rlcr_ddxplus", "rlcr_hotpotqa", "rlpr", "rlvr_hotpotqa")
+
+
+@cache  # a composition takes a second or two
+def composed(name: str, *overrides: str) -> str:
+    return json.dumps(plain(compose(name, *overrides)))
+
+
+def settings_of(name: str, *overrides: str) -> dict[str, Any]:
+    return json.loads(composed(name, *overrides))
 
 
 def compose(name: str, *overrides: str) -> Any:
@@ -73,7 +83,7 @@ def test_examples_are_the_recipes() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_composes_with_verl_and_names_a_reward_that_exists(name: str) -> None:
-    values = plain(compose(name))
+    values = settings_of(name)
     settings = Settings.of(values["reward"]["reward_kwargs"])
     assert values["reward"]["reward_manager"]["name"] == "rewardkit"
     assert values["algorithm"]["adv_estimator"] == "grpo"
@@ -88,19 +98,11 @@ def test_each_composes_with_verl_and_names_a_reward_that_exists(name: str) -> No
 def test_one_override_file_makes_it_fit_the_cpu(name: str) -> None:
     from rewardkit.integrations.verl.launch import cpu_overrides
 
-    small = plain(compose(name, "+scale=cpu"))
+    small = settings_of(name, "+scale=cpu")
     # What the CPU backend's own list of overrides would change, but for the sampler of RLPR's filter.
-    wanted = [text for text in cpu_overrides() if "custom_sampler" not in text]
-    added = [text if text.startswith("+") else f"++{text}" for text in wanted]
-    again = plain(
-        compose(
-            name,
-            "+scale=cpu",
-            *[text.replace("+", "++", 1) if text[0] == "+" and text[1] != "+" else text for text in added],
-        )
-    )
-    assert small == again
-    assert small["reward"]["reward_kwargs"] == plain(compose(name))["reward"]["reward_kwargs"]
+    wanted = [text.lstrip("+") for text in cpu_overrides() if "custom_sampler" not in text]
+    assert settings_of(name, "+scale=cpu", *[f"++{text}" for text in wanted]) == small
+    assert small["reward"]["reward_kwargs"] == settings_of(name)["reward"]["reward_kwargs"]
     assert small["trainer"]["total_training_steps"] == 2
 
 
@@ -118,8 +120,8 @@ def test_each_passes_the_preflight(name: str) -> None:
     ]
     for config in (
         load_config(recipes.folder() / f"{name}.yaml"),
-        plain(compose(name)),
-        plain(compose(name, "+scale=cpu")),
+        settings_of(name),
+        settings_of(name, "+scale=cpu"),
     ):
         report = preflight.run(rows=rows, config=config)
         assert report.findings == []
