@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import multiprocessing
 import pickle
 import random
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -359,6 +363,39 @@ def test_BR_051_BR_057_works_in_a_process_and_a_daemon(rlcr: RewardFunction, met
             process.kill()
 
 
+def test_BR_017_repeated_and_cut_off_tags_take_linear_time(rlcr: RewardFunction) -> None:
+    """A hundred times the blocks may take a hundred times as long, with room for noise; backtracking would take 10,000."""
+    block = "<think>x</think><answer>a</answer><confidence>0.5</confidence>"
+
+    def seconds(blocks: int) -> float:
+        text = block * blocks + "<answer>cut o"
+        best = math.inf
+        for _ in range(3):
+            started = time.perf_counter()
+            rlcr(prompts=["q"], completions=[text], answer=["a"])
+            best = min(best, time.perf_counter() - started)
+        return best
+
+    assert seconds(20_000) < 1000 * max(seconds(200), 1e-4)
+    assert seconds(20_000) < 5.0
+
+
+def test_BR_059_the_event_loop_goes_on_while_a_batch_is_scored(rlcr: RewardFunction) -> None:
+    rows = 20_000
+    batch = {"prompts": ["q"] * rows, "completions": [GOOD + " " * 2000] * rows, "answer": ["Paris"] * rows}
+
+    async def beat() -> int:
+        scoring = asyncio.get_running_loop().run_in_executor(None, lambda: rlcr(**batch))
+        beats = 0
+        while not scoring.done():
+            await asyncio.sleep(0.001)
+            beats += 1
+        await scoring
+        return beats
+
+    assert asyncio.run(beat()) >= 5
+
+
 def test_BR_107_scoring_twice_changes_nothing(rlcr: RewardFunction) -> None:
     before = pickle.dumps(rlcr)
     assert _score(rlcr) == _score(rlcr)
@@ -477,6 +514,25 @@ def test_trl_trains_with_the_rewards(tmp_path: Path, where: str) -> None:
     statuses = logged["extra"]["plain/status"]
     assert statuses
     assert set(statuses) == {UNPARSED}
+
+
+@pytest.mark.slow
+def test_the_example_runs(tmp_path: Path) -> None:
+    """Data builder, reward and TRL together, as examples/trl shows them."""
+    pytest.importorskip("trl")
+    from rewardkit.data.build import build
+    from rewardkit.data.generic import generic, layout
+
+    make_tiny_model(tmp_path / "tiny")
+    rows = [{"question": f"What is {n} + {n}?", "answer": str(2 * n)} for n in range(8)]
+    build(rows, generic, tmp_path / "rows.parquet", layout=layout("string"), trainer="trl", instructions="Answer.")
+    script = Path(__file__).resolve().parent.parent / "examples" / "trl" / "grpo.py"
+    options = ["--model", tmp_path / "tiny", "--data", tmp_path / "rows.parquet", "--output", tmp_path / "out"]
+    done = subprocess.run(
+        [sys.executable, script, *options, "--cpu", "--steps", "1"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "rewards/rlcr/mean" in done.stdout
 
 
 def test_BR_087_a_composite_s_parts_total_and_log_agree() -> None:
