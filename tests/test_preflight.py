@@ -18,10 +18,17 @@ from rewardkit import parsing, preflight, rewards
 from rewardkit.cli import commands  # noqa: F401
 from rewardkit.cli.app import app
 from rewardkit.errors import DataError, InvalidArgumentError, UnknownNameError
+from rewardkit.integrations.verl import recipes
 from rewardkit.preflight import CHECKS, PreflightError, Report, Term
 from rewardkit.types import RewardBatch
 
 from .test_trl import Length
+
+RECIPES = Path(recipes.folder())
+AGENT = {
+    "default_agent_loop": "rewardkit_reference",
+    "agent_loop_config_path": str(RECIPES / "agents" / "reference.yaml"),
+}
 
 # ---- a clean job --------------------------------------------------------------------------------
 
@@ -46,9 +53,7 @@ def config(**changes: Any) -> dict[str, Any]:
         "algorithm": {"adv_estimator": "grpo", "norm_adv_by_std_in_grpo": False},
         "data": {"max_prompt_length": 256, "max_response_length": 512},
         "reward": {"num_workers": 1, "reward_manager": {"name": "rewardkit"}, "reward_kwargs": {"reward": "rlcr"}},
-        "actor_rollout_ref": {
-            "rollout": {"name": "vllm", "n": 8, "agent": {"default_agent_loop": "rewardkit_reference"}}
-        },
+        "actor_rollout_ref": {"rollout": {"name": "vllm", "n": 8, "agent": dict(AGENT)}},
     }
     for path, value in changes.items():
         *parents, last = path.split("__")
@@ -221,7 +226,12 @@ CASES: Mapping[str, tuple[Sequence[dict[str, Any]], dict[str, Any]]] = {
             job(reward="rlpr", config=config(actor_rollout_ref__rollout__name="trtllm")),
             job(reward="rlpr", config=config(actor_rollout_ref__rollout__temperature=0.6)),
             job(reward="rlpr", config=config(actor_rollout_ref__rollout__max_model_len=800)),
-            job(reward="darl", config=config(actor_rollout_ref__rollout__calculate_log_probs=False)),
+            job(reward="rlpr", config=config(actor_rollout_ref__rollout__agent={"default_agent_loop": "tool_agent"})),
+            job(reward="rlpr", config=config(actor_rollout_ref__rollout__agent={"default_agent_loop": "mine"})),
+            job(
+                reward="rlpr", config=config(actor_rollout_ref__rollout__agent={**AGENT, "default_agent_loop": "mine"})
+            ),
+            job(reward="darl", config=config()),
         ],
         job(reward="rlpr", config=config(actor_rollout_ref__rollout__max_model_len=2048)),
     ),
@@ -356,6 +366,11 @@ def test_SR_04_each_row_is_checked_by_its_own_source() -> None:
     rows = [verl_row(data_source="a"), verl_row(data_source="b"), verl_row(data_source="a")]
     (finding,) = preflight.run(rows=rows, reward=terms).findings
     assert (finding.check, finding.examples) == ("reference-scores", (2,))
+
+
+def test_darl_is_content_with_the_loop_that_scores_its_own_answer() -> None:
+    own = {**AGENT, "agent_loop_config_path": str(RECIPES / "agents" / "reference_and_own.yaml")}
+    assert run(job(reward="darl", config=config(actor_rollout_ref__rollout__agent=own))).findings == []
 
 
 def test_composed_rewards_are_looked_into() -> None:

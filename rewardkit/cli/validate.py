@@ -18,7 +18,7 @@ from rewardkit.errors import DataError, InvalidArgumentError, MissingExtraError,
 def validate(
     data: Annotated[
         list[Path] | None,
-        typer.Option("--data", help="Rows in verl's or TRL's schema; by default the config's train_files."),
+        typer.Option("--data", help="Rows in verl's or TRL's schema; by default the config's files."),
     ] = None,
     tokenizer: Annotated[
         str | None, typer.Option("--tokenizer", help="Folder or name of the policy's tokenizer, or a tokenizer.json.")
@@ -199,9 +199,13 @@ def _params(text: str) -> dict[str, Any]:
 
 def _config_files(config: dict[str, Any] | None) -> list[Path]:
     section = (config or {}).get("data")
-    found = section.get("train_files") if isinstance(section, dict) else None
-    found = [found] if isinstance(found, str) else found or []
-    return [Path(file).expanduser() for file in found]
+    if not isinstance(section, dict):
+        return []
+    files: list[Path] = []
+    for key in ("train_files", "val_files"):
+        found = section.get(key)
+        files += [Path(file).expanduser() for file in ([found] if isinstance(found, str) else found or [])]
+    return files
 
 
 def _edit(text: str) -> tuple[str, str]:

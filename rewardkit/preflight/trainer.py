@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,9 @@ from rewardkit.preflight.check import Check, RowFinding, register
 from rewardkit.preflight.findings import Finding
 from rewardkit.preflight.job import ABSENT, Job, Rows, brief
 from rewardkit.rewards.reference_likelihood import LikelihoodReward
+
+_INSTALLED = Path(__file__).resolve().parents[2]
+"""The folder that packages are installed to, where verl looks for relative paths too."""
 
 # Names that verl 0.9.1 writes into a row or a batch itself; a column of the data set with one of them is overwritten, or is
 # taken for verl's own.
@@ -190,11 +194,7 @@ class LikelihoodSettings(Check):
         config = job.config
         names = ", ".join(likelihood_rewards(job))
         rollout = "actor_rollout_ref.rollout"
-        if config.get(f"{rollout}.agent.default_agent_loop") == "single_turn_agent":
-            yield self.error(
-                f"{names} needs log-probabilities of the reference, and verl's own single_turn_agent asks for none.",
-                f"{rollout}.agent.default_agent_loop=rewardkit_reference (with agent_loop_config_path, see docs/likelihood.md).",
-            )
+        yield from self._agent_loop(job, names)
         mode = config.get("trainer.v1.trainer_mode")
         if mode != "sync":
             yield self.error(
@@ -210,17 +210,10 @@ class LikelihoodSettings(Check):
             value = config.get(f"{rollout}.{key}")
             if value is not None and float(value) != neutral:
                 yield self.warning(
-                    f"{rollout}.{key}={value}: log-probabilities of what was sampled are of a sharpened distribution, not of "
-                    f"the one that the reference is scored by ({names}).",
+                    f"{rollout}.{key}={value}: the reasoning is sampled from another distribution than the one by which "
+                    f"{names} scores the reference after it.",
                     f"{rollout}.{key}={neutral:g}",
                 )
-        if any(name.startswith("darl") for name in likelihood_rewards(job)) and not config.get(
-            f"{rollout}.calculate_log_probs"
-        ):
-            yield self.error(
-                "darl compares the reference with the policy's own answer, whose log-probabilities are not kept.",
-                f"{rollout}.calculate_log_probs=True",
-            )
         longest = config.get(f"{rollout}.max_model_len")
         needed = int(config.get("data.max_prompt_length")) + int(config.get("data.max_response_length"))
         if longest is not None and int(longest) < needed + job.max_reference_length:
@@ -228,6 +221,38 @@ class LikelihoodSettings(Check):
                 f"{rollout}.max_model_len={longest} has no room for prompt and response ({needed}) with a reference spliced in "
                 f"(up to {job.max_reference_length}): such rows fail.",
                 f"{rollout}.max_model_len={needed + job.max_reference_length}",
+            )
+
+    def _agent_loop(self, job: Job, names: str) -> Iterator[Finding]:
+        """Whether an agent loop is named that asks the policy, and its file asks for all that the rewards need."""
+        assert job.config is not None
+        agent = "actor_rollout_ref.rollout.agent"
+        loop = job.config.get(f"{agent}.default_agent_loop")
+        fix = (
+            f"{agent}.default_agent_loop=rewardkit_reference {agent}.agent_loop_config_path=FILE, where FILE is agents/… of "
+            "`rewardkit recipe write`."
+        )
+        if loop in ("single_turn_agent", "tool_agent"):
+            yield self.error(
+                f"{names} needs log-probabilities of the reference, and verl's own {loop} asks for none.", fix
+            )
+            return
+        given = job.config.get(f"{agent}.agent_loop_config_path")
+        if not given:
+            yield self.error(
+                f"{agent}.default_agent_loop={loop} has no agent_loop_config_path, so verl does not know it.", fix
+            )
+            return
+        entries = _agent_loops(str(given))
+        if entries is None:
+            return  # it lies on another machine, or names what only the job knows
+        entry = next((one for one in entries if one.get("name") == loop), None)
+        if entry is None:
+            yield self.error(f"{given} describes no agent loop named {loop}.", fix)
+        elif "darl" in names and not entry.get("own_answer"):
+            yield self.error(
+                f"darl compares the reference with the policy's own answer, and {given} does not ask for that.",
+                "own_answer: true in the agent loop's file (agents/reference_and_own.yaml of `rewardkit recipe write`).",
             )
 
 
@@ -332,6 +357,19 @@ def data_columns(reward: Any) -> list[str]:
     if isinstance(reward, LikelihoodReward):
         return []
     return [name for name in reward.requires if name != "listed_prior_logprob"]
+
+
+def _agent_loops(path: str) -> list[Mapping[str, Any]] | None:
+    """The entries of verl's file of agent loops; None where it is not at hand. Relative paths are read as verl reads them."""
+    found = next((place for place in (Path(path), _INSTALLED / path) if place.is_file()), None)
+    if found is None:
+        return None
+    try:
+        import yaml
+    except ImportError:
+        return None
+    entries = yaml.safe_load(found.read_text("utf-8"))
+    return [one for one in entries if isinstance(one, Mapping)] if isinstance(entries, list) else []
 
 
 def _is_logprob(value: Any) -> bool:
