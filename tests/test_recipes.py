@@ -209,7 +209,13 @@ def test_the_shrunk_recipe_trains(name: str, tmp_path: Path, monkeypatch: pytest
     from .test_trl import make_tiny_model
 
     monkeypatch.setenv("REWARDKIT_RECIPES", str(recipes.folder()))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    # verl finds the reward manager through the package's entry point, which a checkout that is not installed lacks.
+    installed = tmp_path / "installed" / "rewardkit-0.dist-info"
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: rewardkit\nVersion: 0\n")
+    (installed / "entry_points.txt").write_text("[verl.plugins]\nrewardkit = rewardkit.integrations.verl.plugin\n")
+    places = [str(ROOT), str(installed.parent), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, places)))
     make_tiny_model(tmp_path / "tiny")
     rows = made_rows(name)
     shape = gold_shape(rows[0]["answer"])
