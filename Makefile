@@ -4,12 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(shell find csrc -type f) CMakeLists.txt pyproject.toml constraints.txt
 
-.PHONY: help demo test test-slow lint format build bench experiments stubs clean
+DATA ?= ../shared/data
+
+.PHONY: help reproduce demo test test-slow lint format build bench experiments stubs clean
 
 help:
 	@echo "make demo        a real GRPO job of verl on the CPU with RLVR and with RLCR (ARGS=--quick for a short one)"
 	@echo "make test        all quick tests          make test-slow   the tests that take minutes"
 	@echo "make lint        ruff, pyright, clang-format               make format      rewrite the files as lint wants them"
+	@echo "make reproduce   published numbers beside ours, from the data in DATA (default ../shared/data)"
 	@echo "make bench       all benchmarks, as ratios against peers"
 	@echo "make experiments toy experiments: what each reward teaches (ARGS='t1 t3' for some of them)"
 
@@ -52,6 +55,9 @@ bench: build
 
 experiments: build
 	$(BIN)/python -m experiments $(ARGS)
+
+reproduce: build
+	$(BIN)/python -m rewardkit reproduce --data $(DATA)
 
 clean:
 	rm -rf $(VENV) build

@@ -198,6 +198,27 @@ def test_names_of_other_tools(tmp_path: Path) -> None:
     assert run.correct.tolist() == [[True]]
 
 
+def test_SR_04_each_row_is_judged_by_the_matcher_of_its_own_source(tmp_path: Path, cli) -> None:
+    def program(source: str) -> str:
+        return completion(source, 0.5)
+
+    rows = [
+        {"completion": completion("the Paris", 0.5), "answer": "Paris", "data_source": "hotpot"},
+        {"completion": program("x=1  # one"), "answer": "x = 1", "data_source": "code"},
+        {"completion": program("y = 1"), "answer": "x = 1", "data_source": "code"},
+    ]
+    for order in (rows, rows[::-1]):
+        path = write(tmp_path / "x.jsonl", order)
+        file = json.loads(cli("evaluate", path, "--matcher-for", "code=code_ast", "--json").out)["files"][0]
+        assert file["groups"]["all"]["accuracy"] == pytest.approx(2 / 3)
+        assert file["used"]["source"] == "data_source"
+    one_for_all = json.loads(cli("evaluate", path, "--json").out)["files"][0]
+    assert one_for_all["groups"]["all"]["accuracy"] == pytest.approx(1 / 3)
+    bare = write(tmp_path / "bare.jsonl", [{"completion": "x", "answer": "y"}])
+    assert "--source" in cli.refuses("evaluate", bare, "--matcher-for", "code=code_ast")
+    assert "--matcher-for: expected NAME=VALUE" in cli.refuses("evaluate", path, "--matcher-for", "code")
+
+
 def test_text_never_stops_an_evaluation(tmp_path: Path, cli) -> None:
     hostile = [
         "",

@@ -209,6 +209,24 @@ def test_smece_of_constant_gaps() -> None:
         assert metrics.smece(confidence=np.full(100, q), correct=y) == pytest.approx(abs(q - right / 100), abs=2e-3)
 
 
+def test_smece_equals_direct_integration() -> None:
+    rng = np.random.default_rng(6)
+    t = np.linspace(0, 1, 4001)
+    for q in (rng.random(40), np.round(rng.random(300), 1)):  # the second has masses exactly at 0 and 1
+        y = rng.random(len(q)) < q**0.5
+
+        def smoothed(sigma: float, q: np.ndarray = q, y: np.ndarray = y) -> float:
+            images = [2 * k + sign * q[:, None] for k in range(-2, 3) for sign in (1, -1)]
+            kernel = sum(np.exp(-0.5 * ((t - image) / sigma) ** 2) for image in images) / (
+                sigma * math.sqrt(2 * math.pi)
+            )
+            density = np.abs(((y - q)[:, None] * kernel).mean(axis=0))
+            return float(((density[1:] + density[:-1]) / 2).sum() * (t[1] - t[0]))
+
+        found = float(metrics.smece(confidence=q, correct=y))
+        assert smoothed(found) == pytest.approx(found, abs=1e-4)
+
+
 def test_invalid_is_counted_and_nan_refused() -> None:
     """SR-10: one confidence above 1 must not change what the others mean, and a NaN must not vanish."""
     found = metrics.ece(confidence=[1.2, 0.9, -0.5, math.inf], correct=[1, 1, 0, 1])

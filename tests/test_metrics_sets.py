@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardkit import metrics
+from rewardkit import matching, metrics
 from rewardkit.errors import InvalidArgumentError
 
 RIGHT = np.array([[1, 0, 0], [0, 0, 0], [0, 1, 1]], bool)
@@ -101,10 +101,10 @@ def test_uniqueness_of_text_and_code() -> None:
     found = metrics.uniqueness(np.array([[0, 0, 2], [0, 1, -1]]))
     assert found == pytest.approx((2 / 3 + 2 / 3) / 2)
     assert found.settings["mean_distinct"] == 2.0
-    programs = ["x = 1", "x=1  # one", "```python\nx = (1)\n```", "y = 1", "x = '\\d'", "not python (", " not python ("]
-    assert metrics.code_classes([programs]).tolist() == [[0, 0, 0, 3, 4, 5, 5]]
-    hostile = ["(" * 100_000, "-" * 100_000 + "1", "\x00", "\ud800", "x" * 10**6]
-    assert len(set(metrics.code_classes([hostile])[0].tolist())) == len(hostile)
+    programs = [["x = 1", "x=1  # one", "y = 1"]]
+    classes = matching.equivalence_classes(programs, matcher="code_ast")
+    assert metrics.uniqueness(classes) == pytest.approx(2 / 3)
+    assert metrics.uniqueness(classes, slots=4) == pytest.approx(2 / 4)
 
 
 def test_hypotheses_at_calibration_and_away_from_it() -> None:

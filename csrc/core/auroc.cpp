@@ -1,46 +1,61 @@
 #include "core/auroc.hpp"
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstring>
+#include <cstddef>
+#include <cstdlib>
 #include <memory>
-#include <type_traits>
+#include <new>
 #include <utility>
 
 namespace rewardkit {
 namespace {
 
+// A key holds a score's place in the order above its lowest bit, and in the lowest bit whether the item is right: what
+// is sorted is then read once from front to back, without a search.
+using Key = std::uint64_t;
+
+struct Free {
+  void operator()(void* memory) const { std::free(memory); }
+};
+
+// Fresh memory costs a page fault per 4 KB, which for sorting would be a fifth of the time; large pages cost few.
+template <class Key>
+std::unique_ptr<Key[], Free> allocate(std::int64_t count) {
+  constexpr std::size_t kLargePage = std::size_t{2} << 20;
+  const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(Key);
+  const std::size_t alignment = bytes >= kLargePage ? kLargePage : alignof(std::max_align_t);
+  void* memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (memory == nullptr) throw std::bad_alloc();
+#if defined(__linux__)
+  if (alignment == kLargePage) madvise(memory, bytes, MADV_HUGEPAGE);  // only advice: failing changes nothing
+#endif
+  return std::unique_ptr<Key[], Free>(static_cast<Key*>(memory));
+}
+
 constexpr int kDigitBits = 11;
 constexpr int kDigits = 1 << kDigitBits;
+constexpr int kPasses = 3;
+constexpr std::int64_t kSmall = 512;  // below, comparing is faster than counting
 
-// Unsigned integers in the order of the floating-point numbers; -0 and 0 are one number.
-std::uint32_t to_key(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value + 0.0f);
-  return bits ^ (static_cast<std::uint32_t>(-static_cast<std::int32_t>(bits >> 31)) | 0x80000000u);
-}
-std::uint64_t to_key(double value) {
-  const auto bits = std::bit_cast<std::uint64_t>(value + 0.0);
-  return bits ^ (static_cast<std::uint64_t>(-static_cast<std::int64_t>(bits >> 63)) | 0x8000000000000000u);
-}
-
-// Least significant digit first; digits that are the same in all keys are skipped. Returns where the result lies.
+// Sorts by kPasses digits from a bit on, least significant digit first; digits that are the same in all keys are
+// skipped. Returns where the result lies, keys or spare.
 template <class Key>
-Key* radix_sort(Key* keys, Key* spare, std::int64_t size) {
-  constexpr int kPasses = (static_cast<int>(sizeof(Key)) * 8 + kDigitBits - 1) / kDigitBits;
-  if (size < 512) {
-    std::sort(keys, keys + size);
-    return keys;
-  }
-  auto counts = std::make_unique<std::array<std::array<std::int64_t, kDigits>, kPasses>>();
+Key* sort_by_digits(Key* keys, Key* spare, std::int64_t size, int low_bit) {
+  std::array<std::array<std::int64_t, kDigits>, kPasses> counts{};
   for (std::int64_t i = 0; i < size; ++i) {
     for (int pass = 0; pass < kPasses; ++pass) {
-      ++(*counts)[static_cast<std::size_t>(pass)][(keys[i] >> (pass * kDigitBits)) & (kDigits - 1)];
+      ++counts[static_cast<std::size_t>(pass)][(keys[i] >> (low_bit + pass * kDigitBits)) & (kDigits - 1)];
     }
   }
   for (int pass = 0; pass < kPasses; ++pass) {
-    auto& count = (*counts)[static_cast<std::size_t>(pass)];
-    const int shift = pass * kDigitBits;
+    auto& count = counts[static_cast<std::size_t>(pass)];
+    const int shift = low_bit + pass * kDigitBits;
     if (count[(keys[0] >> shift) & (kDigits - 1)] == size) continue;
     std::int64_t start = 0;
     for (std::int64_t& entry : count) start += std::exchange(entry, start);
@@ -50,59 +65,97 @@ Key* radix_sort(Key* keys, Key* spare, std::int64_t size) {
   return keys;
 }
 
+// Three passes over the bits from low_bit on (all of a 32-bit key, the leading 33 of a 64-bit key), after which mostly
+// runs of a few keys are left to be ordered by the bits below; long runs take three more passes. Returns where the
+// result lies.
 template <class Key>
-std::int64_t count_wins(const Key* right, std::int64_t n_right, const Key* wrong, std::int64_t n_wrong) {
-  std::int64_t twice = 0, below = 0, not_above = 0;
-  for (std::int64_t i = 0; i < n_right; ++i) {
-    while (below < n_wrong && wrong[below] < right[i]) ++below;
-    not_above = std::max(not_above, below);
-    while (not_above < n_wrong && wrong[not_above] <= right[i]) ++not_above;
-    twice += below + not_above;
+Key* radix_sort(Key* keys, Key* spare, std::int64_t size, int low_bit) {
+  if (size < kSmall) {
+    std::sort(keys, keys + size);
+    return keys;
   }
-  return twice;
+  Key* sorted = sort_by_digits(keys, spare, size, low_bit);
+  if (low_bit == 0) return sorted;
+  Key* other = sorted == keys ? spare : keys;
+  for (std::int64_t start = 0; start < size;) {
+    std::int64_t end = start + 1;
+    bool ordered = true;
+    while (end < size && (sorted[end] >> low_bit) == (sorted[start] >> low_bit)) {
+      ordered = ordered && (sorted[end - 1] >> 1) <= (sorted[end] >> 1);  // labels need no order
+      ++end;
+    }
+    if (!ordered && end - start < kSmall) {
+      std::sort(sorted + start, sorted + end);
+    } else if (!ordered) {
+      const Key* run = sort_by_digits(sorted + start, other + start, end - start, 0);
+      if (run != sorted + start) std::copy(run, run + (end - start), sorted + start);
+    }
+    start = end;
+  }
+  return sorted;
 }
 
-// Right items are written from the front, wrong ones from the back: no branch, and each kind is sorted alone.
-template <class Key, class T>
+// Reads sorted keys once; adds to the counts so far, whose wrong items all score lower.
+template <class Key>
+void count_wins(const Key* keys, std::int64_t size, AurocCounts& counts) {
+  std::int64_t right = 0, wrong = 0;  // of the run of equal scores
+  const auto close = [&] {
+    counts.twice_wins += right * (2 * counts.wrong + wrong);
+    counts.right += right;
+    counts.wrong += wrong;
+  };
+  for (std::int64_t i = 0; i < size; ++i) {
+    if (i > 0 && (keys[i] ^ keys[i - 1]) > 1) {
+      close();
+      right = wrong = 0;
+    }
+    right += static_cast<std::int64_t>(keys[i] & 1);
+    wrong += static_cast<std::int64_t>(~keys[i] & 1);
+  }
+  close();
+}
+
+// There is no room for the label beside a sign, so negative numbers, which all come first, are sorted apart.
+template <class Key, class Score, class T>
 AurocCounts counts_of(const T* score, const std::uint8_t* correct, std::int64_t size) {
-  const std::unique_ptr<Key[]> keys(new Key[static_cast<std::size_t>(2 * size + 2)]);
+  constexpr int kBits = static_cast<int>(sizeof(Key)) * 8;
+  constexpr int kLowBit = std::max(0, kBits - kPasses * kDigitBits);
+  const auto keys = allocate<Key>(2 * size + 1);
   std::int64_t front = 0, back = size;
   for (std::int64_t i = 0; i < size; ++i) {
-    Key key;
-    if constexpr (sizeof(Key) == 4) {
-      key = to_key(static_cast<float>(score[i]));
-    } else {
-      key = to_key(score[i]);
-    }
-    const bool right = correct[i] != 0;
-    keys[static_cast<std::size_t>(right ? front : back)] = key;
-    front += right;
-    back -= !right;
+    const Key bits = std::bit_cast<Key>(static_cast<Score>(score[i]) + Score(0));  // -0 and 0 are one number
+    const bool negative = (bits >> (kBits - 1)) != 0;
+    // The sign is shifted out; larger magnitudes are smaller negative numbers.
+    const Key order = static_cast<Key>((negative ? ~bits : bits) << 1);
+    keys[static_cast<std::size_t>(negative ? front : back)] = order | static_cast<Key>(correct[i] != 0);
+    front += negative;
+    back -= !negative;
   }
-  // keys[front] is where a next right one would go; the wrong ones are keys[back + 1 … size].
+  // The negative keys are keys[0 … front - 1], the others keys[back + 1 … size].
   Key* spare = keys.get() + size + 1;
-  const std::int64_t wrong = size - front;
-  const Key* sorted_right = radix_sort(keys.get(), spare, front);
-  const Key* sorted_wrong = radix_sort(keys.get() + back + 1, spare + front, wrong);
-  return {count_wins(sorted_right, front, sorted_wrong, wrong), front, wrong};
+  AurocCounts counts{};
+  count_wins(radix_sort(keys.get(), spare, front, kLowBit), front, counts);
+  count_wins(radix_sort(keys.get() + back + 1, spare, size - front, kLowBit), size - front, counts);
+  return counts;
 }
 
 }  // namespace
 
-template <class T>
-AurocCounts auroc_counts(const T* score, const std::uint8_t* correct, std::int64_t size) {
-  if constexpr (std::is_same_v<T, float>) {
-    return counts_of<std::uint32_t>(score, correct, size);
-  } else {
-    // Scores that came from float32 sort in half the passes.
-    bool single = true;
-    for (std::int64_t i = 0; i < size && single; ++i)
-      single = static_cast<double>(static_cast<float>(score[i])) == score[i];
-    return single ? counts_of<std::uint32_t>(score, correct, size) : counts_of<std::uint64_t>(score, correct, size);
-  }
+template <>
+AurocCounts auroc_counts<float>(const float* score, const std::uint8_t* correct, std::int64_t size) {
+  return counts_of<std::uint32_t, float>(score, correct, size);
 }
 
-template AurocCounts auroc_counts<float>(const float*, const std::uint8_t*, std::int64_t);
-template AurocCounts auroc_counts<double>(const double*, const std::uint8_t*, std::int64_t);
+template <>
+AurocCounts auroc_counts<double>(const double* score, const std::uint8_t* correct, std::int64_t size) {
+  // Scores that came from float32 sort in half the passes. (Rounding keeps the order, so equality is all there is to
+  // ask.)
+  bool single = true;
+  for (std::int64_t i = 0; i < size && single; ++i) {
+    single = static_cast<double>(static_cast<float>(score[i])) == score[i];
+  }
+  return single ? counts_of<std::uint32_t, float>(score, correct, size)
+                : counts_of<std::uint64_t, double>(score, correct, size);
+}
 
 }  // namespace rewardkit

@@ -55,6 +55,7 @@ Plan<T> make_plan(const CalibrationInput<T>& input) {
   plan.magic = fixed_point_magic(input.fraction_bits);
   plan.magic_bits = bits_of(plan.magic);
   plan.one = std::int64_t{1} << input.fraction_bits;
+  plan.unit = std::int64_t{1} << (input.fraction_bits + kCountShift);
   plan.single.fill(std::numeric_limits<float>::infinity());
   if (input.bins > kMaxSimdBins) return plan;
   const int count = input.bins - 1;
@@ -114,7 +115,7 @@ void one_group(const CalibrationInput<T>& input, const Plan<T>& plan, std::int64
     for (int j = 0; j < size; j += kCopies) {
       for (int copy = 0; copy < kCopies; ++copy) {
         const auto at = static_cast<std::size_t>(j + copy);
-        copies[copy][block.index[at]] += static_cast<std::uint64_t>(block.term[at]) + unit;
+        copies[copy][block.index[at]] += static_cast<std::uint64_t>(block.term[at]);
       }
     }
     *squared_error += block.square_sum;
@@ -155,7 +156,7 @@ bool fill_block_portable(const T* confidence, const std::uint8_t* correct, int s
     const std::int64_t term = fixed_point(static_cast<double>(q), plan.magic);
     const std::int64_t square = fixed_point_square(static_cast<double>(q) - right, plan.magic);
     block.index[at] = mode == Mode::histogram ? 2 * bin + right : bin;
-    block.term[at] = mode == Mode::histogram ? term : term - right * plan.one;
+    block.term[at] = mode == Mode::histogram ? term + plan.unit : term - right * plan.one;
     block.square[at] = square;
     squares += square;
   }

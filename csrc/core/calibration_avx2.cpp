@@ -70,6 +70,7 @@ bool fill(const T* confidence, const std::uint8_t* correct, int size, const Plan
   const int count = plan.bins - 1;
   const __m256d magic = _mm256_set1_pd(plan.magic);
   const __m256i magic_bits = _mm256_set1_epi64x(plan.magic_bits), one = _mm256_set1_epi64x(plan.one);
+  const __m256i term_bits = _mm256_set1_epi64x(mode == Mode::histogram ? plan.magic_bits - plan.unit : plan.magic_bits);
   const __m256 scale = _mm256_set1_ps(plan.scale);
   const __m256 table_low = _mm256_loadu_ps(plan.single.data()), table_high = _mm256_loadu_ps(plan.single.data() + 8);
   __m256i squares = _mm256_setzero_si256();
@@ -88,8 +89,8 @@ bool fill(const T* confidence, const std::uint8_t* correct, int size, const Plan
     const __m128i right_low = _mm256_castsi256_si128(right), right_high = _mm256_extracti128_si256(right, 1);
     const __m256d error_low = _mm256_sub_pd(q.low, _mm256_cvtepi32_pd(right_low));
     const __m256d error_high = _mm256_sub_pd(q.high, _mm256_cvtepi32_pd(right_high));
-    __m256i term_low = _mm256_sub_epi64(_mm256_castpd_si256(_mm256_add_pd(q.low, magic)), magic_bits);
-    __m256i term_high = _mm256_sub_epi64(_mm256_castpd_si256(_mm256_add_pd(q.high, magic)), magic_bits);
+    __m256i term_low = _mm256_sub_epi64(_mm256_castpd_si256(_mm256_add_pd(q.low, magic)), term_bits);
+    __m256i term_high = _mm256_sub_epi64(_mm256_castpd_si256(_mm256_add_pd(q.high, magic)), term_bits);
     const __m256i square_low =
         _mm256_sub_epi64(_mm256_castpd_si256(_mm256_fmadd_pd(error_low, error_low, magic)), magic_bits);
     const __m256i square_high =

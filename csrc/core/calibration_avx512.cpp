@@ -31,6 +31,7 @@ bool fill(const T* confidence, const std::uint8_t* correct, int size, const Plan
   const int count = plan.bins - 1;
   const __m512d magic = _mm512_set1_pd(plan.magic), zero = _mm512_setzero_pd(), unity = _mm512_set1_pd(1.0);
   const __m512i magic_bits = _mm512_set1_epi64(plan.magic_bits), one = _mm512_set1_epi64(plan.one);
+  const __m512i term_bits = _mm512_set1_epi64(mode == Mode::histogram ? plan.magic_bits - plan.unit : plan.magic_bits);
   const __m512 scale = _mm512_set1_ps(plan.scale), table = _mm512_loadu_ps(plan.single.data());
   const __m512i lane_one = _mm512_set1_epi32(1);
   __m512i squares = _mm512_setzero_si512();
@@ -67,8 +68,8 @@ bool fill(const T* confidence, const std::uint8_t* correct, int size, const Plan
     }
     const __m512d error_low = _mm512_mask_sub_pd(q.low, right_low, q.low, unity);
     const __m512d error_high = _mm512_mask_sub_pd(q.high, right_high, q.high, unity);
-    __m512i term_low = _mm512_sub_epi64(_mm512_castpd_si512(_mm512_add_pd(q.low, magic)), magic_bits);
-    __m512i term_high = _mm512_sub_epi64(_mm512_castpd_si512(_mm512_add_pd(q.high, magic)), magic_bits);
+    __m512i term_low = _mm512_sub_epi64(_mm512_castpd_si512(_mm512_add_pd(q.low, magic)), term_bits);
+    __m512i term_high = _mm512_sub_epi64(_mm512_castpd_si512(_mm512_add_pd(q.high, magic)), term_bits);
     const __m512i square_low =
         _mm512_sub_epi64(_mm512_castpd_si512(_mm512_fmadd_pd(error_low, error_low, magic)), magic_bits);
     const __m512i square_high =

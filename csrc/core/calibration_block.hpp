@@ -21,7 +21,8 @@ struct Plan {
   int bins;
   double magic;
   std::int64_t magic_bits;
-  std::int64_t one;  // 2^fraction_bits
+  std::int64_t one;   // 2^fraction_bits
+  std::int64_t unit;  // what counts one in the upper bits of a histogram cell
   // Comparing with `single` after rounding to float32 gives the same bins as comparing with `thresholds`.
   bool by_single;
   std::array<float, kMaxSimdBins> single;
@@ -31,7 +32,7 @@ struct Plan {
 };
 
 enum class Mode {
-  // index = 2 * bin + correct; term = fixed(q); squares are summed into *square_sum.
+  // index = 2 * bin + correct; term = fixed(q) + plan.unit; squares are summed into *square_sum.
   histogram,
   // index = bin; term = fixed(q) - correct * one; squares go to square[i].
   segmented,

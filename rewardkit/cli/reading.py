@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from rewardkit.cli.app import err
 from rewardkit.data.rollouts import Reading
+from rewardkit.errors import InvalidArgumentError
 
 COLUMNS = "columns (an item of a list is COL[1], of an object COL.key; 'none' switches one off)"
 
@@ -60,6 +61,15 @@ Format = Annotated[
 ParseMode = Annotated[str | None, typer.Option("--mode", help="Parsing: lenient (default), strict or rlcr.")]
 MaxAnswers = Annotated[int | None, typer.Option("--max-answers", "-k", min=1, help="Answers asked for.")]
 Matcher = Annotated[str, typer.Option("--matcher", help="exact, token_f1, fuzzy, math …")]
+MatcherFor = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--matcher-for", metavar="SOURCE=MATCHER", help="Another matcher for rows of a data source (repeatable)."
+    ),
+]
+Source = Annotated[
+    str | None, typer.Option("--source", metavar="COL", help="Data source of a row.", rich_help_panel=COLUMNS)
+]
 MatchMode = Annotated[str, typer.Option("--match-mode", help="numeric_safe, or official (SQuAD).")]
 GoldKind = Annotated[
     str | None, typer.Option("--gold-kind", help="A flat list of references is: aliases (of one answer) or set.")
@@ -81,6 +91,8 @@ def reading(
     prompt: str | None,
     tokens: str | None,
     prior: str | None,
+    source: str | None = None,
+    matcher_for: list[str] | None = None,
     **settings: Any,
 ) -> Reading:
     """The options as a :class:`Reading`."""
@@ -93,8 +105,25 @@ def reading(
         "prompt": prompt,
         "tokens": tokens,
         "prior_logprob": prior,
+        "source": source,
     }
+    settings["matchers"] = assignments("--matcher-for", matcher_for)
     return Reading(columns={role: column for role, column in columns.items() if column is not None}, **settings)
+
+
+def assignments(option: str, given: list[str] | None) -> dict[str, str]:
+    """What a repeated option of the form NAME=VALUE says.
+
+    Raises:
+        InvalidArgumentError: One has another form.
+    """
+    result: dict[str, str] = {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InvalidArgumentError(option, expected="NAME=VALUE", got=text)
+        result[name] = value
+    return result
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Rollout files as arrays: which column is what, what each completion claims and whether it is right.
 
-A file is read once, in batches; of the text nothing is kept. Columns are found by their usual names (verl's and TRL's dumps
+A file is read once, in batches; of the text only the answers are kept. Columns are found by their usual names (verl's and TRL's dumps
 included) unless they are named; what was used is part of the result, so that nothing is guessed in silence.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 from rewardkit import matching, parsing
 from rewardkit.data.files import Batch, PathLike, RowFile, missing_column
 from rewardkit.errors import DataError, InvalidArgumentError, UnknownNameError
-from rewardkit.types import Bool, Float64, GoldKind, References
+from rewardkit.types import Bool, Float64, Forecast, GoldKind, Outcome, References
 
 NONE = "none"
 """As a column's name: do not use such a column, even if there is one."""
@@ -44,6 +44,7 @@ USUAL_NAMES: Mapping[str, tuple[str, ...]] = {
     "tokens": ("tokens", "n_tokens", "num_tokens", "completion_tokens", "response_length"),
     "prior_logprob": ("prior_logprob",),
     "set_construction": ("set_construction",),
+    "source": ("data_source", "source", "dataset"),
 }
 """For each role, the column names that are tried in this order."""
 
@@ -67,6 +68,7 @@ class Reading:
         mode: "lenient", "strict" or "rlcr" parsing; ``None`` takes what ``compat`` wants.
         max_answers: K of formats with several answers.
         matcher: Name of a matcher, where labels are computed.
+        matchers: Other matchers for rows of some data sources, by the value of the column ``source``.
         match_mode: "numeric_safe" or "official".
         gold_kind: How a flat list of references is read.
         missing: What a missing confidence counts as; ``None`` takes what ``compat`` wants ("drop", or "zero" for rlcr).
@@ -79,6 +81,7 @@ class Reading:
     mode: str | None = None
     max_answers: int | None = None
     matcher: str = "exact"
+    matchers: Mapping[str, str] = field(default_factory=dict)
     match_mode: str = "numeric_safe"
     gold_kind: GoldKind | None = None
     missing: Missing | None = None
@@ -99,7 +102,8 @@ class Reading:
                 raise UnknownNameError(name, getattr(self, name), [str(k) for k in known if k])
         if self.format not in ("auto", "stored"):
             parsing.get_format(self.format)
-        matching.relation(self.matcher, mode=self.match_mode)  # type: ignore[arg-type]
+        for matcher in (self.matcher, *self.matchers.values()):
+            matching.relation(matcher, mode=self.match_mode)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -120,6 +124,7 @@ class Rollouts:
         wellformed: bool ``[N]``: the format was followed (and the confidence can be read).
         reason: ``[N]`` why not, "" where it was.
         distinct: int64 ``[N]`` different answers of a set.
+        answers: ``[N][<=K]`` the answers themselves; empty where no text was read.
         chars: int64 ``[N]`` length of the completion in characters; -1 where no text was read.
         tokens: float64 ``[N]``, NaN where unknown.
         prior_logprob: float64 ``[N]``, NaN where unknown.
@@ -142,6 +147,7 @@ class Rollouts:
     wellformed: Bool
     reason: list[str]
     distinct: Any
+    answers: list[list[str]]
     chars: Any
     tokens: Float64
     prior_logprob: Float64
@@ -338,6 +344,12 @@ class _Reader:
                 f"columns {', '.join(self.rows.columns)}",
                 file=self.file,
             )
+        if self.reading.matchers and not self.roles["source"]:
+            raise DataError(
+                "a column of data sources (name it with --source)",
+                f"columns {', '.join(self.rows.columns)}",
+                file=self.file,
+            )
         if self.format == "stored" and not stored:
             raise InvalidArgumentError(
                 "--format", expected="a format to parse, since label and confidence are not both stored", got="stored"
@@ -375,6 +387,7 @@ class _Reader:
             column = self.roles["completion"][0]
             part["chars"] = np.fromiter(map(len, column.part(batch).texts(column.text)), np.int64, n)
         width = 1 if forecast is None else forecast.mask.shape[1]
+        part["answers"] = [[]] * n if forecast is None else forecast.answers
         part["mask"] = np.ones((n, 1), bool) if forecast is None else forecast.mask.copy()
         part["other"] = np.zeros(n) if forecast is None else forecast.other
         part["reason"] = [""] * n if forecast is None else list(forecast.reason)
@@ -398,12 +411,7 @@ class _Reader:
             part["mask"] = np.ones((n, 1), bool)
         else:
             assert forecast is not None
-            outcome = matching.match(
-                forecast,
-                self._references(batch),
-                matcher=self.reading.matcher,
-                mode=self.reading.match_mode,  # type: ignore[arg-type]
-            )
+            outcome = self._judge(forecast, batch)
             part["correct"], part["found"], part["n_golds"] = outcome.correct, outcome.found, outcome.n_golds
             part["reason"] = [
                 why or (f"failed: {error}" if error else "")
@@ -430,28 +438,33 @@ class _Reader:
         part["set_construction"] = set(built[0].part(batch).keys(built[0].text)) if built else set()
         return part
 
+    def _judge(self, forecast: Forecast, batch: Batch) -> Outcome:
+        """Compares with the references, each row by the matcher of its own data source."""
+        references = references_of(batch, self.roles["references"][0], self.reading.gold_kind)
+        mode: Any = self.reading.match_mode
+        if not self.reading.matchers:
+            return matching.match(forecast, references, matcher=self.reading.matcher, mode=mode)
+        source = self.roles["source"][0]
+        names = [self.reading.matchers.get(key, self.reading.matcher) for key in source.part(batch).keys(source.text)]
+        correct = np.zeros(forecast.mask.shape, bool)
+        found = np.zeros((len(batch), max(map(len, references.golds))), bool)
+        error = [""] * len(batch)
+        for name in dict.fromkeys(names):
+            rows = [row for row, used in enumerate(names) if used == name]
+            golds = References(tuple(references.golds[row] for row in rows))
+            part = matching.match([forecast.answers[row] for row in rows], golds, matcher=name, mode=mode)
+            correct[rows, : part.correct.shape[1]] = part.correct
+            found[rows, : part.found.shape[1]] = part.found
+            for row, why in zip(rows, part.error, strict=True):
+                error[row] = why
+        return Outcome(correct, found, np.array([len(golds) for golds in references.golds], np.int64), error)
+
     def _stored_confidence(self, batch: Batch) -> Float64:
         result = np.full(len(batch), math.nan)
         for column in self.roles["confidence"]:
             values = column.part(batch).numbers(column.text, optional=True)
             result = np.where(np.isnan(result), values, result)
         return result[:, None]
-
-    def _references(self, batch: Batch) -> References:
-        column = self.roles["references"][0]
-        values = [_gold(value) for value in column.values(batch)]
-        try:
-            return References.of(values, gold_kind=self.reading.gold_kind, rows=len(values))
-        except DataError as error:
-            row = None if error.row is None else batch.rows[error.row]
-            raise DataError(error.expected, error.found, file=batch.file, row=row, column=column.text) from None
-        except InvalidArgumentError as error:
-            if error.argument == "gold_kind":
-                raise InvalidArgumentError("--gold-kind", expected=error.expected, got=self.reading.gold_kind) from None
-            index = int(re.sub(r"[^0-9]", "", error.argument) or 0)
-            raise DataError(
-                error.expected, error.got, file=batch.file, row=batch.rows[index], column=column.text
-            ) from None
 
     def _join(self, parts: list[dict[str, Any]]) -> Rollouts:
         def flat(name: str) -> Any:
@@ -476,12 +489,16 @@ class _Reader:
             for role, columns in self.roles.items()
             if columns
         }
+        if not self.reading.matchers:
+            used.pop("source", None)
         used["format"] = self.format
         if self.format != "stored":
             used["mode"] = self.mode
         used["labels"] = "stored" if self.roles["label"] else "matched"
         if not self.roles["label"]:
             used |= {"matcher": self.reading.matcher, "match_mode": self.reading.match_mode}
+            if self.reading.matchers:
+                used["matchers"] = dict(self.reading.matchers)
             used.pop("label", None)
         else:
             used.pop("references", None)
@@ -512,6 +529,7 @@ class _Reader:
             wellformed=flat("wellformed"),
             reason=[why for part in parts for why in part["reason"]],
             distinct=flat("distinct"),
+            answers=[answers for part in parts for answers in part["answers"]],
             chars=flat("chars"),
             tokens=flat("tokens"),
             prior_logprob=flat("prior_logprob"),
@@ -520,6 +538,43 @@ class _Reader:
             set_construction=next(iter(built), None),
             compat=self.compat,
         )
+
+
+def references_of(batch: Batch, column: Column, gold_kind: GoldKind | None) -> References:
+    """A batch's references; what is wrong with one is said with its file, row and column.
+
+    Raises:
+        DataError: A reference is empty or has the wrong type.
+        InvalidArgumentError: A flat list that ``gold_kind`` does not say how to read.
+    """
+    values = [_gold(value) for value in column.values(batch)]
+    try:
+        return References.of(values, gold_kind=gold_kind, rows=len(values))
+    except DataError as error:
+        row = None if error.row is None else batch.rows[error.row]
+        raise DataError(error.expected, error.found, file=batch.file, row=row, column=column.text) from None
+    except InvalidArgumentError as error:
+        if error.argument == "gold_kind":
+            raise InvalidArgumentError("--gold-kind", expected=error.expected, got=gold_kind) from None
+        index = int(re.sub(r"[^0-9]", "", error.argument) or 0)
+        raise DataError(error.expected, error.got, file=batch.file, row=batch.rows[index], column=column.text) from None
+
+
+def usual_column(role: str, rows: RowFile, wanted: str | None = None) -> Column:
+    """The column of a role: the one that was named, or the first of the usual names that the file has.
+
+    Raises:
+        DataError: There is none.
+    """
+    if wanted is not None:
+        return find_column(wanted, str(rows.path), rows.columns)
+    for name in USUAL_NAMES[role]:
+        column = Column.of(name, rows.columns)
+        if column is not None:
+            return column
+    raise DataError(
+        f"a column of {role} (name it with --{role})", f"columns {', '.join(rows.columns)}", file=str(rows.path)
+    )
 
 
 def _guess_format(texts: Sequence[str]) -> str:

@@ -36,7 +36,6 @@ from rewardkit.metrics.resampling import Interval, bootstrap, bootstrap_headline
 from rewardkit.metrics.result import Metric, Null
 from rewardkit.metrics.sets import (
     average_tokens,
-    code_classes,
     confidence_mass,
     correct_at,
     coverage,
@@ -69,7 +68,6 @@ __all__ = [
     "bootstrap_headline",
     "brier_loss",
     "calibration_histogram",
-    "code_classes",
     "confidence_mass",
     "correct_at",
     "coverage",

@@ -9,14 +9,11 @@ say which with ``set_construction``, and comparisons between the two are refused
 
 from __future__ import annotations
 
-import ast
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from rewardkit.errors import InvalidArgumentError
 from rewardkit.metrics import calibration, inputs
@@ -176,7 +173,7 @@ def uniqueness(classes: Any, *, slots: int | None = None) -> Metric:
 
     Args:
         classes: int ``[B, K]`` equivalence classes, -1 where there is no answer
-            (:func:`rewardkit.matching.equivalence_classes` for text, :func:`code_classes` for programs).
+            (:func:`rewardkit.matching.equivalence_classes`; with ``matcher="code_ast"`` for programs).
         slots: How many answers were asked for; ``None`` takes K.
 
     Returns:
@@ -195,26 +192,6 @@ def uniqueness(classes: Any, *, slots: int | None = None) -> Metric:
     distinct = (new & (ordered >= 0)).sum(axis=1)
     mean = float(distinct.mean()) if len(distinct) else math.nan
     return _mean("uniqueness", distinct / asked, slots=asked, mean_distinct=mean)
-
-
-def code_classes(answers: Sequence[Sequence[str]]) -> npt.NDArray[np.int64]:
-    """Equivalence classes of Python programs: equal syntax trees are one class, whatever layout, comments and quotes.
-
-    Nothing is executed. A program that does not parse is compared as stripped text.
-
-    Args:
-        answers: ``[B][<=K]`` sources; a fence of three backticks around one is taken off.
-
-    Returns:
-        int64 ``[B, K]``: the index of the class's first member within the set, -1 where there is no answer.
-    """
-    width = max((len(row) for row in answers), default=0)
-    result = np.full((len(answers), width), -1, dtype=np.int64)
-    for b, row in enumerate(answers):
-        seen: dict[tuple[str, str], int] = {}
-        for k, source in enumerate(row):
-            result[b, k] = seen.setdefault(_code_key(source), k)
-    return result
 
 
 def set_brier(
@@ -459,16 +436,3 @@ def _renamed(result: Metric, name: str, set_construction: str | None, **settings
         undefined=result.undefined,
         null=(lambda: result.null) if name.endswith("ece") else None,  # type: ignore[arg-type, return-value]
     )
-
-
-def _code_key(source: str) -> tuple[str, str]:
-    text = source.strip()
-    lines = text.split("\n")
-    if len(lines) >= 2 and lines[0].startswith("```") and lines[-1].strip() == "```":
-        text = "\n".join(lines[1:-1])
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a model's program may hold escapes that Python warns of
-            return ("ast", ast.dump(ast.parse(text)))
-    except (SyntaxError, RecursionError, ValueError, MemoryError):
-        return ("text", text.strip())
