@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from rewardkit.errors import DataError, InvalidArgumentError
 Float64 = npt.NDArray[np.float64]
 Bool = npt.NDArray[np.bool_]
 GoldKind = Literal["aliases", "set"]
+Golds = tuple[tuple[tuple[str, ...], ...], ...]
 
 OK = "ok"
 """The completion followed its format and was scored."""
@@ -107,15 +108,22 @@ class RewardBatch:
 
 @dataclass(frozen=True)
 class References:
-    """The golds of a batch in one shape: ``golds[b][m]`` is the tuple of aliases of the m-th gold of row b."""
+    """The golds of a batch in one shape: ``golds[b][m]`` holds the aliases of the m-th gold of row b."""
 
-    golds: tuple[tuple[tuple[str, ...], ...], ...]
+    golds: Golds
 
     def __len__(self) -> int:
         return len(self.golds)
 
     @classmethod
-    def of(cls, references: Sequence[Any], *, gold_kind: GoldKind | None = None, rows: int | None = None) -> References:
+    def of(
+        cls,
+        references: Sequence[Any],
+        *,
+        gold_kind: GoldKind | None = None,
+        rows: int | None = None,
+        copy: bool = True,
+    ) -> References:
         """Reads what people pass as references.
 
         Args:
@@ -124,6 +132,7 @@ class References:
                 lists is a set of golds with their aliases.
             gold_kind: How to read a flat list; ``None`` reads it as aliases only when it has one element.
             rows: The number of completions, to be equal to the number of references.
+            copy: Whether what has the shape already is copied, into tuples; a call that is done with it at once need not.
 
         Raises:
             InvalidArgumentError: Wrong type or length, or an ambiguous flat list.
@@ -139,30 +148,31 @@ class References:
             raise InvalidArgumentError("gold_kind", expected="'aliases' or 'set'", got=gold_kind)
         if rows is not None and len(references) != rows:
             raise _wrong_length(len(references), rows)
-        nested = None if gold_kind == "aliases" else _nested(references)
-        return cls(nested or tuple(_golds(entry, gold_kind, row) for row, entry in enumerate(references)))
+        if gold_kind != "aliases" and _is_nested(references):
+            return cls(
+                tuple([tuple(map(tuple, row)) for row in references]) if copy else cast(Golds, tuple(references))
+            )
+        return cls(tuple(_golds(entry, gold_kind, row) for row, entry in enumerate(references)))
 
 
 def _wrong_length(found: int, rows: int) -> InvalidArgumentError:
     return InvalidArgumentError("references", expected=f"{rows} entries, one per completion", got=f"{found} entries")
 
 
-def _nested(references: Sequence[Any]) -> tuple[tuple[tuple[str, ...], ...], ...] | None:
-    """The golds of a batch of lists of lists of strings without a Python step per gold; ``None`` for anything else.
+def _is_nested(references: Sequence[Any]) -> bool:
+    """Whether a batch holds lists of lists of strings with text in them, without a Python step per gold.
 
     Whatever is amiss is left for the row-by-row reading, which says in which row.
     """
     if not set(map(type, references)) <= {list, tuple}:
-        return None
-    if not set(map(type, chain.from_iterable(references))) <= {list, tuple}:
-        return None
-    golds = tuple([tuple(map(tuple, row)) for row in references])
-    flat = list(chain.from_iterable(golds))
+        return False
+    golds = list(chain.from_iterable(references))
+    if not set(map(type, golds)) <= {list, tuple}:
+        return False
     try:
-        filled = all(golds) and all(flat) and all(map(str.strip, chain.from_iterable(flat)))
+        return all(references) and all(golds) and all(map(str.strip, chain.from_iterable(golds)))
     except TypeError:  # an alias that is no string
-        return None
-    return golds if filled else None
+        return False
 
 
 def _golds(entry: Any, gold_kind: GoldKind | None, row: int) -> tuple[tuple[str, ...], ...]:

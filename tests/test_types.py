@@ -51,3 +51,18 @@ def test_a_bad_entry_names_its_row(bad) -> None:
 def test_lengths_must_agree() -> None:
     with pytest.raises(InvalidArgumentError, match="2 entries"):
         References.of(["a"], rows=2)
+
+
+def test_nested_lists_are_read_alike_at_once_and_row_by_row() -> None:
+    nested = [[["Paris", "Lutetia"], ("Rome",)], ([" x "],)]
+    one_by_one = tuple(References.of([row]).golds[0] for row in nested)
+    assert References.of(nested).golds == one_by_one == ((("Paris", "Lutetia"), ("Rome",)), ((" x ",),))
+    assert [[list(gold) for gold in row] for row in References.of(nested, copy=False).golds] == [
+        [list(gold) for gold in row] for row in one_by_one
+    ]
+    assert References.of(References.of(nested)) == References.of(nested)
+    with pytest.raises(InvalidArgumentError, match="2 entries"):
+        References.of(References.of(nested), rows=3)
+    for bad in (["Paris", 3], ["Paris", ""], ["Paris", " \n"]):
+        with pytest.raises((InvalidArgumentError, DataError), match="1"):
+            References.of([*nested[:1], [bad]])

@@ -112,7 +112,7 @@ class TextReward(Reward):
         truncated: Sequence[bool] | None = None,
     ) -> Judged:
         """Parses, applies the duplicates rule, matches."""
-        golds = References.of(references, gold_kind=gold_kind, rows=len(completions))
+        golds = References.of(references, gold_kind=gold_kind, rows=len(completions), copy=False)
         forecast = parse(completions, self.format, self.mode, truncated=truncated, **self.reading())
         forecast = self.without_duplicates(forecast)
         outcome = match(forecast, golds, matcher=self.matcher, mode=self.match_mode, credit=self.crediting())
