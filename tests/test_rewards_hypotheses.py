@@ -179,6 +179,13 @@ def test_duplicates_never_pay() -> None:
             rewards.get(name, on_duplicate="allow")
 
 
+def test_several_golds_are_warned_of() -> None:
+    text = hypotheses(("alpha", 0.6), ("beta", 0.3), other=0.1)
+    with pytest.warns(HarmfulSettingWarning, match="several golds"):
+        got = rewards.get("hypotheses_brier")([text], [["alpha", "beta"]], gold_kind="set")
+    assert got.components["assigned"] == pytest.approx([0.9])
+
+
 def test_weights_and_empty_lists() -> None:
     reward = rewards.get("hypotheses_brier")
     rows = [

@@ -103,6 +103,12 @@ class HypothesesReward(TextReward):
 
     def with_terms(self, score: Float64, forecast: Forecast, outcome: Outcome) -> tuple[Float64, Mapping[str, Any]]:
         """A score with the correctness bonus and the diversity terms added, and the components."""
+        if (outcome.n_golds > 1).any():
+            self.warn(
+                "rows with several golds are scored as if naming any of them were the truth, for which honest weights are "
+                "not the best ones",
+                "one gold per row, its aliases given with gold_kind='aliases'",
+            )
         claim, counts = Claim.of(forecast, outcome), forecast.mask.sum(axis=1)
         value = score + self.correctness_weight * claim.top
         if self.min_k is not None:
