@@ -60,7 +60,7 @@ def run_page(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, slow:
         if block.language == "python" and block.text.lstrip().startswith(">>>"):
             run_session(block.text, names, where)
         elif block.language == "python":
-            exec(compile("\n" * block.line + block.text, str(page), "exec"), names)
+            exec(compile("\n" * block.line + block.text, str(page), "exec", dont_inherit=True), names)
         elif block.language in ("bash", "sh") and not all(is_outside(line) for line in block.text.splitlines()):
             done = subprocess.run(
                 ["bash", "-euo", "pipefail", "-c", block.text],

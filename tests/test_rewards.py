@@ -193,6 +193,13 @@ def test_bad_references_raise(references) -> None:
         rewards.get("rlcr")([tac("a", 1), tac("b", 1)], references)
 
 
+@pytest.mark.parametrize("completions", ["<think>", None, 3, [3], [None]])
+@pytest.mark.parametrize("reward", [rewards.get("rlcr"), rewards.compose({"rlcr": ("rlcr", 1.0)})])
+def test_bad_completions_raise(reward, completions) -> None:
+    with pytest.raises(InvalidArgumentError, match="completions"):
+        reward(completions, ["a"])
+
+
 def test_failure_reward_of_zero_in_the_papers_form_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="allow_inversion"):
         rewards.get("rlcr", fail_reward=0.0)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rewardkit.errors import InvalidArgumentError
+from rewardkit.parsing import completion_texts
 from rewardkit.rewards import base
 from rewardkit.rewards.base import Reward, register
 from rewardkit.rewards.text import AUTO, Judged, TextReward
@@ -127,8 +128,8 @@ class Compose(Reward):
 
     def __call__(self, completions: Sequence[Any] = (), references: Sequence[Any] = (), **columns: Any) -> RewardBatch:
         """Scores a batch; see :meth:`rewardkit.rewards.base.Reward.__call__`."""
-        batches = self._batches(completions, references, columns)
-        passed = np.ones(len(completions), dtype=bool)
+        batches = self._batches(completion_texts(completions), references, columns)
+        passed = np.ones(len(next(iter(batches.values()))), dtype=bool)
         for name, batch in batches.items():
             if self.parts[name].gate:
                 passed &= np.array([status != UNPARSED for status in batch.status], dtype=bool)

@@ -13,7 +13,7 @@ import numpy as np
 
 from rewardkit.errors import HarmfulSettingWarning, UnknownNameError
 from rewardkit.matching import Mode, equivalence_classes, match
-from rewardkit.parsing import parse
+from rewardkit.parsing import completion_texts, parse
 from rewardkit.rewards.base import Reward
 from rewardkit.shaping import check_choice, derive_fail_reward, gate, has_duplicates, merge_duplicates, reject
 from rewardkit.types import FAILED, OK, UNPARSED, Float64, Forecast, GoldKind, Outcome, References, RewardBatch
@@ -112,8 +112,9 @@ class TextReward(Reward):
         truncated: Sequence[bool] | None = None,
     ) -> Judged:
         """Parses, applies the duplicates rule, matches."""
-        golds = References.of(references, gold_kind=gold_kind, rows=len(completions), copy=False)
-        forecast = parse(completions, self.format, self.mode, truncated=truncated, **self.reading())
+        texts = completion_texts(completions)
+        golds = References.of(references, gold_kind=gold_kind, rows=len(texts), copy=False)
+        forecast = parse(texts, self.format, self.mode, truncated=truncated, **self.reading())
         forecast = self.without_duplicates(forecast)
         outcome = match(forecast, golds, matcher=self.matcher, mode=self.match_mode, credit=self.crediting())
         return Judged(forecast, outcome)
@@ -143,7 +144,7 @@ class TextReward(Reward):
             type(self).judge,
             self.format,
             self.mode,
-            self.matcher,
+            self.matcher if isinstance(self.matcher, str) else id(self.matcher),  # a callable need not be hashable
             self.match_mode,
             self.on_duplicate,
             self.exclusive_answers,
