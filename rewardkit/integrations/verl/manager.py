@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
-from rewardkit.errors import HarmfulSettingWarning, InvalidArgumentError
+from rewardkit.errors import HarmfulSettingWarning, InvalidArgumentError, RewardkitError
 from rewardkit.integrations.verl.batching import MicroBatcher
 from rewardkit.integrations.verl.data_check import check_files
 from rewardkit.integrations.verl.decoding import Decoder, generation_eos_ids, literal_tags
@@ -66,6 +66,16 @@ class RewardManager(RewardManagerBase):
             DataError: A row of the data files has no usable reference.
         """
         del compute_score, reward_router_address, reward_model_tokenizer, num_examine
+        try:
+            self._prepare(config, tokenizer, reward_fn_key, reward_kwargs)
+        except RewardkitError as error:
+            # verl notices a worker that cannot start by its silence, and ends with an error of its own that says nothing.
+            logger.critical("rewardkit: the job cannot start: %s", error)
+            raise
+
+    def _prepare(
+        self, config: DictConfig | None, tokenizer: Any, reward_fn_key: str, reward_kwargs: dict[str, Any]
+    ) -> None:
         if reward_fn_key != "data_source":
             raise InvalidArgumentError("reward_fn_key", expected="'data_source'", got=reward_fn_key)
         config = OmegaConf.create({}) if config is None else config
@@ -238,5 +248,5 @@ def _check_job(config: DictConfig, settings: Settings) -> None:
             "standard deviation makes the reward improper, and the policy learns confidences pushed towards 0 and 1 "
             "(a right chance of 0.6 is stated as about 0.86). Remedy: algorithm.norm_adv_by_std_in_grpo=False.",
             HarmfulSettingWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
