@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from rewardkit import metrics
 from rewardkit.data.files import PathLike, expand
 from rewardkit.data.rollouts import Progress, Reading, Rollouts, read_rollouts
-from rewardkit.errors import DataError, InvalidArgumentError
+from rewardkit.errors import InvalidArgumentError
 from rewardkit.metrics.result import Metric
 
 ALL = "all"
@@ -62,10 +63,11 @@ class Settings:
 def evaluate(
     paths: Sequence[PathLike], settings: Settings | None = None, *, progress: Progress | None = None
 ) -> dict[str, Any]:
-    """Evaluates files and compares them with the first.
+    """Evaluates files, and compares those that are named with the first.
 
     Args:
-        paths: Rollout files; a directory stands for the row files in it, taken as one run.
+        paths: Rollout files; a directory stands for its row files (one per step, in trainers' dumps), each evaluated, none
+            compared.
         settings: How.
         progress: Called while a file is read.
 
@@ -94,7 +96,15 @@ def evaluate(
             }
         )
     comparisons = []
-    for run, groups in zip(runs[1:], grouped[1:], strict=True):
+    named = not any(Path(path).is_dir() for path in paths)
+    for run, groups, file in zip(runs[1:], grouped[1:], files[1:], strict=True):
+        if not named:
+            break
+        if not set(run.prompt) & set(runs[0].prompt):
+            file["notes"].append(
+                f"not compared with {runs[0].file}: no prompt in common (--prompt names the column that identifies one)"
+            )
+            continue
         for name in groups:
             if name in grouped[0]:
                 comparisons += _compare(run, groups[name], runs[0], grouped[0][name], settings, name)
@@ -287,9 +297,7 @@ def _compare(
         sides.append((side, q, y, np.array([side.prompt[i] for i in members], dtype=object)))
     shared = set(sides[0][3].tolist()) & set(sides[1][3].tolist())
     if not shared:
-        raise DataError(
-            f"prompts that {base.file} has too (name their column with --prompt)", "none in common", file=run.file
-        )
+        return []
     order = {prompt: code for code, prompt in enumerate(sorted(shared))}
     edge = edge_of(run, settings)
     result = []

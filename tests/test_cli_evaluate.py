@@ -169,7 +169,19 @@ def test_files_are_compared_pairwise_and_written_as_markdown(tmp_path: Path, cli
     assert "| all rows | 200 |" in text
     assert "Differences from" in text
     rows = [row | {"id": f"other {row['id']}"} for row in rollouts(200)]
-    assert "none in common" in cli.refuses("evaluate", base, write(tmp_path / "c.jsonl", rows))
+    apart = json.loads(cli("evaluate", base, write(tmp_path / "c.jsonl", rows), "--json").out)
+    assert apart["comparisons"] == []
+    assert "no prompt in common" in apart["files"][1]["notes"][-1]
+
+
+def test_a_directory_is_evaluated_file_by_file(tmp_path: Path, cli) -> None:
+    folder = tmp_path / "dumps"
+    folder.mkdir()
+    for step in (2, 10):
+        write(folder / f"{step}.jsonl", rollouts(20, seed=step))
+    result = json.loads(cli("evaluate", folder, "--json").out)
+    assert [Path(file["file"]).name for file in result["files"]] == ["2.jsonl", "10.jsonl"]
+    assert result["comparisons"] == []
 
 
 def test_sets_built_in_different_ways_are_not_compared(tmp_path: Path, cli) -> None:

@@ -163,8 +163,9 @@ def _rlcr_labels(data: Path) -> Iterator[Row]:
     yield _row(section, "labels equal, judged as the released code does", len(labels), same)
     now = parsed.correct[:, 0]
     note = (
-        f"the released code passes the gold as an unparsed string, which calls right answers wrong: with the gold parsed, "
-        f"{int((now & ~labels).sum())} labels turn to right and {int((~now & labels).sum())} to wrong"
+        f"the released code passes the gold as an unparsed string, which misses right answers, and tries SQuAD's exact match "
+        f"first, which deletes signs, so that 1 passes for -1; here {int((now & ~labels).sum())} labels turn to right and "
+        f"{int((~now & labels).sum())} to wrong"
     )
     yield _row(section, "right answers, judged with the gold parsed", int(labels.sum()), int(now.sum()), note)
 
