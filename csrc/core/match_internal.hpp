@@ -20,6 +20,9 @@ constexpr bool is_ascii_digit(char32_t c) {
 constexpr bool is_ascii_word(char32_t c) {
   return is_ascii_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
+constexpr bool is_ascii_punctuation(char32_t c) {
+  return c > 0x20 && c < 0x7F && !is_ascii_word(c);
+}
 constexpr bool is_ascii_space(char32_t c) {
   return c == ' ' || (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x1F);
 }

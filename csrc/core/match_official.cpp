@@ -22,8 +22,13 @@ void TokenStore::official_ascii(const std::uint8_t* text, std::size_t size) {
   std::uint8_t* const out = bytes_.data() + origin;
   for_each_piece(text, size, out, [this, origin](std::size_t begin, std::size_t end, bool plain) {
     if (!plain) {
-      official_piece(origin + begin, origin + end);
-      return;
+      const std::uint8_t* const piece = bytes_.data() + origin;
+      while (end > begin && is_ascii_punctuation(piece[end - 1])) --end;  // "Paris." is a plain word too
+      if (!std::all_of(piece + begin, piece + end, is_ascii_word)) {
+        official_piece(origin + begin, origin + end);
+        return;
+      }
+      if (end == begin) return;
     }
     // Written first and counted after, since no branch predictor knows where the next article stands.
     append(origin + begin, end - begin, 0);

@@ -15,12 +15,6 @@ std::uint64_t load(const std::uint8_t* at) {
   return word;
 }
 
-std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
-  __extension__ using Wide = unsigned __int128;
-  const Wide product = static_cast<Wide>(a) * b;
-  return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
-}
-
 struct CharFlags {
   bool cjk;
   bool mark;
@@ -34,11 +28,10 @@ bool same_bytes(const std::uint8_t* bytes, const Token& one, const Token& other)
 }
 
 std::uint64_t TokenStore::hashed_key(const std::uint8_t* token, std::size_t size) {
-  constexpr std::uint64_t kFirst = 0x9E3779B97F4A7C15u, kSecond = 0xA0761D6478BD642Fu;
-  std::uint64_t hash = kFirst ^ size;
+  std::uint64_t hash = kFirstSalt ^ size;
   std::size_t at = 0;
-  for (; at + 8 < size; at += 8) hash = mix(hash ^ load(token + at), kSecond);
-  return mix(hash ^ load(token + size - 8), kFirst) | std::uint64_t{1} << 63;
+  for (; at + 8 < size; at += 8) hash = mix(hash ^ load(token + at), kSecondSalt);
+  return mix(hash ^ load(token + size - 8), kFirstSalt) | std::uint64_t{1} << 63;
 }
 
 bool TokenStore::has_digit(const std::uint8_t* token, std::size_t size) {
