@@ -643,6 +643,8 @@ def test_training_and_validation_groups_of_different_size(tokenizer) -> None:
     )
     (alone,) = run(manager, rollout(tokenizer, GOOD, extra_info={"split": "test"}))
     assert alone["reward_extra_info"]["size"] == 1.0
+    (mute,) = run(manager, rollout(tokenizer, GOOD, extra_info={}))
+    assert mute["reward_extra_info"]["status_failed"] == 1.0
 
 
 def test_a_group_that_stays_incomplete_fails_in_time(tokenizer) -> None:
@@ -761,6 +763,7 @@ def test_a_required_column_is_looked_for_at_start(tokenizer, tmp_path) -> None:
         ({"rewards": [{"reward": "rlvr"}, {"reward": "rlcr", "label": "reward"}]}, "label"),
         ({"rewards": [{"reward": "rlvr", "weight": "much"}]}, "weight"),
         ({"rewards": "rlvr"}, "list"),
+        ({"rewards": [{"reward": "rlvr"}], "params": {"format": "tac"}}, "inside each entry"),
         ({"reward": "rlcr", "gold_kind": "both"}, "gold_kind"),
         ({"reward": "rlcr", "max_batch": 0}, "max_batch"),
         ({"reward": 3}, "reward"),

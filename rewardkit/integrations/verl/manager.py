@@ -144,6 +144,8 @@ class RewardManager(RewardManagerBase):
                 scored = await barrier.score(row)
             except asyncio.TimeoutError:
                 scored = self.scorer.failed(row, "group timeout: a rollout of the same prompt never came")
+            except InvalidArgumentError as error:  # a row that does not say its split; data files are checked at start
+                scored = self.scorer.failed(row, str(error))
         else:
             scored = (await batcher.submit([row]))[0]
         return {"reward_score": scored.reward, "reward_extra_info": scored.columns}

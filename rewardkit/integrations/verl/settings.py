@@ -173,6 +173,10 @@ class Settings:
                 + ", ".join(rewards.available()),
                 got=", ".join([*single, *raw, *(["rewards"] if several is not None else [])]) or "nothing",
             )
+        if several is not None and "params" in single:
+            raise InvalidArgumentError(
+                f"{PLACE}.params", expected="params inside each entry of rewards", got=single["params"]
+            )
         known = {entry.name for entry in dataclasses.fields(cls)} - {"terms"}
         for key in raw:
             if key not in known:
