@@ -171,6 +171,9 @@ class RecipeJob:
     name: str
     policy: Path
     train_file: Path
+    steps: int = 2  # and these are the numbers of scale/cpu.yaml
+    prompts: int = 2
+    group: int = 2
 
     @property
     def log(self) -> Path:
@@ -235,11 +238,9 @@ def test_the_shrunk_recipe_trains(name: str, tmp_path: Path, monkeypatch: pytest
         pq.write_table(pa.Table.from_pylist(table), train)
     job = RecipeJob(tmp_path / "job", name, tmp_path / "tiny", train)
     finished = run(job, timeout=600)  # type: ignore[arg-type]
-    log = job.log.read_text(errors="replace")
-    assert finished.exit_code == 0, log[-3000:]
-    assert sorted(finished.metrics) == [1, 2]
-    assert "Error in _run_prompt" not in log
-    for file in sorted((tmp_path / "job" / "rollouts").glob("*.jsonl")):
-        entries = [json.loads(line) for line in file.read_text().splitlines()]
-        assert len(entries) == 4
-        assert all(entry["output"] for entry in entries)
+    assert finished.exit_code == 0, job.log.read_text(errors="replace")[-3000:]
+    # A model without training writes no tags, so all rewards of a group are equal: that, and nothing else, may be amiss.
+    assert [problem for problem in finished.problems if "grad_norm is 0" not in problem] == []
+    settings = settings_of(name, "+scale=cpu")
+    worst = Settings.of(settings["reward"]["reward_kwargs"]).terms[0].reward.fail_reward
+    assert finished.metrics[2]["critic/score/min"] == pytest.approx(worst, abs=1e-5)
