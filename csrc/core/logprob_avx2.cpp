@@ -11,6 +11,7 @@ struct Avx2 {
   using V = __m256;
   static constexpr int width = 8;
   static constexpr int K = 4;
+  static constexpr bool kUnderflowsToZero = false;
 
   template <class T>
   static T minus_infinity();

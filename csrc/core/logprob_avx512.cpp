@@ -1,8 +1,9 @@
 #if defined(__x86_64__)
 
 #if defined(__GNUC__) && !defined(__clang__)
-// GCC 12's own avx512fintrin.h trips over this warning (GCC bug 105593); it is off for this file alone.
+// GCC 12's own avx512fintrin.h trips over these warnings (GCC bug 105593); they are off for this file alone.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 
 #include <immintrin.h>
@@ -16,6 +17,7 @@ struct Avx512 {
   using V = __m512;
   static constexpr int width = 16;
   static constexpr int K = 4;
+  static constexpr bool kUnderflowsToZero = true;
 
   template <class T>
   static T minus_infinity();

@@ -9,6 +9,7 @@ struct Portable {
   typedef std::int32_t I __attribute__((vector_size(16)));
   static constexpr int width = 4;
   static constexpr int K = 4;
+  static constexpr bool kUnderflowsToZero = false;
 
   template <class T>
   static T minus_infinity() {

@@ -78,21 +78,26 @@ struct Row {
 
   // A dominant token makes one lane of `sum` about 1, and everything smaller than half a unit in its last place would
   // be swallowed there. So each step is summed on its own and added with Kahan's compensation.
+  //
+  // kMasked: a masked number has t = -inf, and 0 * -inf must not reach `weighted`; below -126 a weight is nothing
+  // anyway. Where 2^t underflows to 0, NaN in `weighted` alone tells that there was one, and only such blocks pay for
+  // the cut.
   template <bool kEntropy>
   struct Accumulators {
     V sum = Simd::set(0.0F);
     V carry = Simd::set(0.0F);
     V weighted[2] = {Simd::set(0.0F), Simd::set(0.0F)};
 
+    template <bool kMasked>
     void add(const T* data, V c, V minus_reference) {
       V a, b;
       Simd::load(data, a, b);
-      V step_a = first(Simd::fma(a, c, minus_reference), weighted[0]);
-      V step_b = first(Simd::fma(b, c, minus_reference), weighted[1]);
+      V step_a = first<kMasked>(Simd::fma(a, c, minus_reference), weighted[0]);
+      V step_b = first<kMasked>(Simd::fma(b, c, minus_reference), weighted[1]);
       for (int k = 1; k < Simd::K; ++k) {
         Simd::load(data + k * kPair, a, b);
-        step_a = next(Simd::fma(a, c, minus_reference), step_a, weighted[0]);
-        step_b = next(Simd::fma(b, c, minus_reference), step_b, weighted[1]);
+        step_a = next<kMasked>(Simd::fma(a, c, minus_reference), step_a, weighted[0]);
+        step_b = next<kMasked>(Simd::fma(b, c, minus_reference), step_b, weighted[1]);
       }
       const V step = Simd::sub(Simd::add(step_a, step_b), carry);
       const V total = Simd::add(sum, step);
@@ -100,19 +105,24 @@ struct Row {
       sum = total;
     }
 
+    template <bool kMasked>
     static V first(V t, V& weight) {
       const V e = Simd::exp2(t);
-      if constexpr (kEntropy) weight = weigh(t, e, weight);
+      if constexpr (kEntropy) weight = weigh<kMasked>(t, e, weight);
       return e;
     }
+    template <bool kMasked>
     static V next(V t, V so_far, V& weight) {
       if constexpr (!kEntropy) return Simd::add_exp2(t, so_far);
       const V e = Simd::exp2(t);
-      weight = weigh(t, e, weight);
+      weight = weigh<kMasked>(t, e, weight);
       return Simd::add(so_far, e);
     }
-    // A masked number has t = -inf, and 0 * -inf must not reach the sum: below -126 its weight is nothing anyway.
-    static V weigh(V t, V e, V so_far) { return Simd::fma(Simd::max(Simd::set(-126.0F), t), e, so_far); }
+    template <bool kMasked>
+    static V weigh(V t, V e, V so_far) {
+      if constexpr (kMasked) t = Simd::max(Simd::set(-126.0F), t);
+      return Simd::fma(t, e, so_far);
+    }
   };
 
   // 2^x for a whole x, without a call: exact in range, 0 below, never used above.
@@ -126,6 +136,22 @@ struct Row {
 
   // To the nearest whole number; |x| < 2^51.
   static double whole(double x) { return (x + 6755399441055744.0) - 6755399441055744.0; }
+
+  template <bool kEntropy, bool kMasked>
+  static void add_block(const T* block, std::int64_t count, V c, V minus_reference, double& sum, double& weighted) {
+    Accumulators<kEntropy> parts;
+    const std::int64_t steps = count - count % kStep;
+    for (std::int64_t j = 0; j < steps; j += kStep) {
+      Simd::prefetch(block + j, kStep * sizeof(T));
+      parts.template add<kMasked>(block + j, c, minus_reference);
+    }
+    if (steps < count) {
+      const Tail tail(block + steps, count - steps);
+      parts.template add<true>(tail.data, c, minus_reference);
+    }
+    sum = Simd::sum(parts.sum);
+    if constexpr (kEntropy) weighted = Simd::sum(Simd::add(parts.weighted[0], parts.weighted[1]));
+  }
 
   template <bool kEntropy>
   static RowSums sums(const void* data, std::int64_t columns, float c) {
@@ -141,18 +167,10 @@ struct Row {
       bool raise = !seen;
       if (seen) {
         const V minus_reference = Simd::set(static_cast<float>(-result.reference));
-        Accumulators<kEntropy> parts;
-        const std::int64_t steps = count - count % kStep;
-        for (std::int64_t j = 0; j < steps; j += kStep) {
-          Simd::prefetch(block + j, kStep * sizeof(T));
-          parts.add(block + j, cs, minus_reference);
+        add_block<kEntropy, !Simd::kUnderflowsToZero>(block, count, cs, minus_reference, sum, weighted);
+        if (kEntropy && Simd::kUnderflowsToZero && weighted != weighted) {
+          add_block<kEntropy, true>(block, count, cs, minus_reference, sum, weighted);
         }
-        if (steps < count) {
-          const Tail tail(block + steps, count - steps);
-          parts.add(tail.data, cs, minus_reference);
-        }
-        sum = Simd::sum(parts.sum);
-        if constexpr (kEntropy) weighted = Simd::sum(Simd::add(parts.weighted[0], parts.weighted[1]));
         raise = !(sum < kRaiseAt);
       }
       if (raise) {
