@@ -15,6 +15,8 @@ help:
 	@echo "make reproduce   published numbers beside ours, from the data in DATA (default ../shared/data)"
 	@echo "make bench       all benchmarks, as ratios against peers"
 	@echo "make experiments toy experiments: what each reward teaches (ARGS='t1 t3' for some of them)"
+	@echo "make native-test the native tests         make sanitizers  the same under ASan, UBSan and TSan"
+	@echo "make gpu-check   build for CUDA and test on this GPU        make gpu-bench   measure on it (PYTHON=… with PyTorch)"
 
 $(VENV)/.python: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -58,6 +60,42 @@ experiments: build
 
 reproduce: build
 	$(BIN)/python -m rewardkit reproduce --data $(DATA)
+
+.PHONY: native-test sanitizers gpu-build gpu-check gpu-bench
+
+# The CUDA kernels on the emulator, in C++: plain, and with -fsanitize=address,undefined or thread, where every seeded bug
+# must be found and nothing else.
+NATIVE_TEST = $(BIN)/cmake -S . -B build/native-$(1) -G Ninja -DREWARDKIT_TESTS=ON -DREWARDKIT_SANITIZE=$(2) \
+	-DREWARDKIT_CUDA=OFF -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python \
+	-Dpybind11_DIR=$$($(BIN)/python -m pybind11 --cmakedir) >build/native-$(1).log \
+	&& $(BIN)/cmake --build build/native-$(1) --target native_tests \
+	&& $(BIN)/ctest --test-dir build/native-$(1) --output-on-failure --progress
+
+native-test: $(VENV)/.python
+	mkdir -p build && PATH=$(CURDIR)/$(BIN):$$PATH && $(call NATIVE_TEST,plain,)
+
+sanitizers: $(VENV)/.python
+	mkdir -p build && PATH=$(CURDIR)/$(BIN):$$PATH && $(call NATIVE_TEST,address,address)
+	mkdir -p build && PATH=$(CURDIR)/$(BIN):$$PATH && $(call NATIVE_TEST,thread,thread)
+
+# On a GPU, without a network and without a virtual environment: the machine's own Python, CUDA, PyTorch, pytest, pybind11
+# and CMake. The modules are built into rewardkit/ of this tree.
+GPU := PYTHONPATH=$(CURDIR) $(PYTHON)
+
+gpu-build:
+	cmake -S . -B build/gpu -DCMAKE_BUILD_TYPE=Release -DREWARDKIT_CUDA=ON -DPython_EXECUTABLE=$$(command -v $(PYTHON)) \
+		-Dpybind11_DIR=$$($(PYTHON) -m pybind11 --cmakedir)
+	cmake --build build/gpu --parallel
+	cmake --install build/gpu --prefix $(CURDIR)
+
+gpu-check: gpu-build
+	$(GPU) tests/gpu/require_device.py
+	$(GPU) -m pytest -c tests/gpu/pytest.ini tests/gpu
+	$(GPU) tests/gpu/sanitize.py
+
+gpu-bench: gpu-build
+	$(GPU) tests/gpu/require_device.py
+	$(GPU) benchmarks/gpu.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) build

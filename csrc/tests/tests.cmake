@@ -3,12 +3,14 @@
 enable_testing()
 
 rewardkit_add_emulated_kernels(rewardkit_tested_kernels ${_sanitize})
+add_custom_target(native_tests)
 
 function(rewardkit_native_test name)
   add_executable(${name} csrc/tests/${name}.cpp)
   target_compile_options(${name} PRIVATE ${REWARDKIT_WARNINGS} -Wno-unknown-pragmas ${_sanitize})
   target_link_options(${name} PRIVATE ${_sanitize})
   target_link_libraries(${name} PRIVATE rewardkit_tested_kernels)
+  add_dependencies(native_tests ${name})
 endfunction()
 
 foreach(_test test_emulator test_kernels)
@@ -80,5 +82,6 @@ if(NOT REWARDKIT_SANITIZE)
   add_executable(test_emulator_portable csrc/tests/test_emulator.cpp)
   target_compile_options(test_emulator_portable PRIVATE ${REWARDKIT_WARNINGS} -Wno-unknown-pragmas)
   target_link_libraries(test_emulator_portable PRIVATE rewardkit_emulator_portable)
+  add_dependencies(native_tests test_emulator_portable)
   add_test(NAME test_emulator_portable COMMAND test_emulator_portable)
 endif()
