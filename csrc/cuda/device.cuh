@@ -8,19 +8,17 @@
 
 namespace rewardkit::cuda {
 
-// Makes a device current and the previous one current again at the end.
+// Makes a device current and the previous one current again at the end. Setting it even where it seems current costs
+// nothing, and does not trust this copy of the runtime to know what another copy in the process (torch's) last set.
 class DeviceGuard {
  public:
-  explicit DeviceGuard(int device) {
+  explicit DeviceGuard(int device) : device_(device) {
     error_ = cudaGetDevice(&previous_);
-    if (error_ != cudaSuccess || previous_ == device) {
-      previous_ = -1;
-      return;
-    }
-    error_ = cudaSetDevice(device);
+    if (error_ == cudaSuccess) error_ = cudaSetDevice(device);
+    if (error_ != cudaSuccess) (void)cudaGetLastError();  // reported here; the next launch must not find it
   }
   ~DeviceGuard() {
-    if (previous_ >= 0) (void)cudaSetDevice(previous_);
+    if (previous_ >= 0 && previous_ != device_) (void)cudaSetDevice(previous_);
   }
   DeviceGuard(const DeviceGuard&) = delete;
   DeviceGuard& operator=(const DeviceGuard&) = delete;
@@ -28,6 +26,7 @@ class DeviceGuard {
   cudaError_t error() const { return error_; }
 
  private:
+  int device_;
   int previous_ = -1;
   cudaError_t error_ = cudaSuccess;
 };
