@@ -46,7 +46,7 @@ if(REWARDKIT_EMULATOR)
   target_compile_definitions(_emu PRIVATE RK_MODULE_NAME=_emu RK_CUDA_ARCHITECTURES="emulator")
   target_compile_options(_emu PRIVATE ${REWARDKIT_WARNINGS})
   target_link_libraries(_emu PRIVATE rewardkit_emulated_kernels)
-  target_link_options(_emu PRIVATE -static-libstdc++ -static-libgcc)
+  target_link_options(_emu PRIVATE ${REWARDKIT_MODULE_LINK_OPTIONS})
   install(TARGETS _emu LIBRARY DESTINATION rewardkit)
 endif()
 

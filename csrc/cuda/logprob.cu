@@ -27,10 +27,11 @@ struct Partial {
   float max, sum, weighted;
 };
 
+template <bool kEntropy>
 __device__ __forceinline__ void raise(Partial& state, float to, float scale) {
   const float distance = (state.max - to) * scale;
   const float factor = exp2_of(distance);
-  state.weighted = factor == 0.0F ? 0.0F : (state.weighted + distance * state.sum) * factor;
+  if (kEntropy) state.weighted = factor == 0.0F ? 0.0F : (state.weighted + distance * state.sum) * factor;
   state.sum *= factor;
   state.max = to;
 }
@@ -40,7 +41,7 @@ __device__ __forceinline__ void add(Partial& state, const float (&x)[kCount], fl
   float top = x[0];
 #pragma unroll
   for (int k = 1; k < kCount; ++k) top = fmaxf(top, x[k]);
-  if (top > state.max) raise(state, top, scale);
+  if (top > state.max) raise<kEntropy>(state, top, scale);
   float sum = 0.0F, weighted = 0.0F;
 #pragma unroll
   for (int k = 0; k < kCount; ++k) {
@@ -51,7 +52,7 @@ __device__ __forceinline__ void add(Partial& state, const float (&x)[kCount], fl
     if (kEntropy) weighted = fmaf(e, fmaxf(u, -150.0F), weighted);
   }
   state.sum += sum;
-  state.weighted += weighted;
+  if (kEntropy) state.weighted += weighted;
 }
 
 template <bool kEntropy, class T>
@@ -63,15 +64,16 @@ __device__ __forceinline__ void add_scalars(Partial& state, const T* row, std::i
   }
 }
 
+template <bool kEntropy>
 __device__ __forceinline__ Partial warp_merge(Partial state, float scale) {
   float top = state.max;
 #pragma unroll
   for (int offset = kWarpSize / 2; offset > 0; offset /= 2) top = fmaxf(top, __shfl_xor_sync(kFullWarp, top, offset));
-  raise(state, top, scale);
+  raise<kEntropy>(state, top, scale);
 #pragma unroll
   for (int offset = kWarpSize / 2; offset > 0; offset /= 2) {
     state.sum += __shfl_xor_sync(kFullWarp, state.sum, offset);
-    state.weighted += __shfl_xor_sync(kFullWarp, state.weighted, offset);
+    if (kEntropy) state.weighted += __shfl_xor_sync(kFullWarp, state.weighted, offset);
   }
   return state;
 }
@@ -123,7 +125,7 @@ __device__ __forceinline__ Partial segment_sums(const T* row, std::int64_t colum
     }
     add_scalars<kEntropy>(state, row, begin + vectors * kCount, end, scale);
   }
-  return warp_merge(state, scale);
+  return warp_merge<kEntropy>(state, scale);
 }
 
 // The sums of a row relative to its largest logit, the weighted ones in nats.

@@ -152,7 +152,11 @@ py::dict cuda_info() {
   info["driver"] = driver_version();
   int count = 0;
   const int error = device_count(count);
-  info["reason"] = error == 0 ? py::object(py::none()) : py::object(py::str(error_text(error)));
+  if (error == 0) {
+    info["reason"] = py::none();
+  } else {  // without a driver, the runtime says that the driver is too old
+    info["reason"] = info["driver"].cast<int>() == 0 ? "no CUDA driver is loaded on this machine" : error_text(error);
+  }
   py::list devices;
   for (int i = 0; i < count; ++i) {
     DeviceInfo device{};

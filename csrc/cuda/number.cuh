@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <type_traits>
 
 #include "core/softmax.hpp"
 #include "cuda/portable.cuh"
@@ -46,10 +47,20 @@ struct Packed {
   static constexpr int kCount = static_cast<int>(sizeof(uint4) / sizeof(T));
 
   __device__ __forceinline__ static void unpack(const uint4& raw, float (&out)[kCount]) {
-    T values[kCount];
-    std::memcpy(values, &raw, sizeof raw);
+    if constexpr (std::is_same_v<T, BFloat16>) {
+      // The upper half of a word needs one instruction this way, and two by way of its 16 bits.
+      const unsigned words[4] = {raw.x, raw.y, raw.z, raw.w};
 #pragma unroll
-    for (int k = 0; k < kCount; ++k) out[k] = widen(values[k]);
+      for (int k = 0; k < 4; ++k) {
+        out[2 * k] = detail::float_of_bits(words[k] << 16);
+        out[2 * k + 1] = detail::float_of_bits(words[k] & 0xffff0000U);
+      }
+    } else {
+      T values[kCount];
+      std::memcpy(values, &raw, sizeof raw);
+#pragma unroll
+      for (int k = 0; k < kCount; ++k) out[k] = widen(values[k]);
+    }
   }
 
   __device__ __forceinline__ static uint4 pack(const float (&in)[kCount]) {
