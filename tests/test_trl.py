@@ -4,6 +4,7 @@ import asyncio
 import json
 import math
 import multiprocessing
+import os
 import pickle
 import random
 import subprocess
@@ -526,10 +527,14 @@ def test_the_example_runs(tmp_path: Path) -> None:
     make_tiny_model(tmp_path / "tiny")
     rows = [{"question": f"What is {n} + {n}?", "answer": str(2 * n)} for n in range(8)]
     build(rows, generic, tmp_path / "rows.parquet", layout=layout("string"), trainer="trl", instructions="Answer.")
-    script = Path(__file__).resolve().parent.parent / "examples" / "trl" / "grpo.py"
+    root = Path(__file__).resolve().parent.parent
     options = ["--model", tmp_path / "tiny", "--data", tmp_path / "rows.parquet", "--output", tmp_path / "out"]
     done = subprocess.run(
-        [sys.executable, script, *options, "--cpu", "--steps", "1"], capture_output=True, text=True, cwd=tmp_path
+        [sys.executable, root / "examples" / "trl" / "grpo.py", *options, "--cpu", "--steps", "1"],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert "rewards/rlcr/mean" in done.stdout
