@@ -138,7 +138,8 @@ def plot(evaluations: list[Evaluation], path: Path) -> None:
         weight = np.asarray(bins.count)[used] / len(one.correct)
         colour = COLOURS.get(one.name, "#333333")
         axis.plot([0, 1], [0, 1], color="#bbbbbb", linewidth=1, zorder=1)
-        axis.errorbar(x, y, yerr=[y - low, high - y], fmt="none", ecolor=colour, alpha=0.5, zorder=2)
+        spread = np.clip([y - low, high - y], 0.0, None)  # at 0 and 1 an interval ends at y, up to rounding
+        axis.errorbar(x, y, yerr=spread, fmt="none", ecolor=colour, alpha=0.5, zorder=2)
         axis.scatter(x, y, s=20 + 500 * weight, color=colour, alpha=0.85, edgecolor="white", zorder=3)
         found = one.numbers
         axis.set_title(f"{one.name}\naccuracy {found['accuracy']:.2f}, ECE {found['ece']:.3f}", fontsize=10)

@@ -185,7 +185,7 @@ class LikelihoodReward(Reward):
         scored = np.array([not problem for problem in problems], dtype=bool)
         weight = self.format_weight if len(completions) else 0.0
         judged = weight * formed.astype(np.float64)
-        values = (1.0 - weight) * np.where(scored, scores.values, 0.0).astype(np.float64) + judged
+        values = np.asarray((1.0 - weight) * np.where(scored, scores.values, 0.0) + judged, dtype=np.float64)
         values = np.where(scored, values, self.fail_reward) - self.repetition_penalty * loops
         parts = {name: np.where(scored, part, 0.0) for name, part in scores.parts.items()}
         parts |= {"format": formed.astype(np.float64), "repetition": loops.astype(np.float64)}
