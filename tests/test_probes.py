@@ -108,7 +108,7 @@ def test_smollm2_on_hotpotqa_spans_equal_the_full_logits(shared: Path, tmp_path:
         file.parent, gguf_file=file.name, dtype=torch.float32
     ).eval()
     batch = next(
-        RowFile.open(shared / "hotpotqa" / "distractor.parquet").batches(["question", "answer"], batch_rows=32)
+        RowFile.open(shared / "data" / "hotpotqa" / "distractor.parquet").batches(["question", "answer"], batch_rows=32)
     )
     prompts, sequences, spans = [], [], []
     for question, answer in zip(batch.columns["question"], batch.columns["answer"], strict=True):
