@@ -185,12 +185,12 @@ class LikelihoodReward(Reward):
         scored = np.array([not problem for problem in problems], dtype=bool)
         weight = self.format_weight if len(completions) else 0.0
         judged = weight * formed.astype(np.float64)
-        values = np.asarray((1.0 - weight) * np.where(scored, scores.values, 0.0) + judged, dtype=np.float64)
-        values = np.where(scored, values, self.fail_reward) - self.repetition_penalty * loops
+        values = (1.0 - weight) * np.where(scored, scores.values, 0.0) + judged
+        values = np.where(scored, values, self.fail_reward) - self.repetition_penalty * loops.astype(np.float64)
         parts = {name: np.where(scored, part, 0.0) for name, part in scores.parts.items()}
         parts |= {"format": formed.astype(np.float64), "repetition": loops.astype(np.float64)}
         return RewardBatch(
-            values=values,
+            values=values.astype(np.float64, copy=False),
             components={name: parts[name] for name in self.component_names},
             status=[_status(problem) for problem in problems],
             reason=problems,

@@ -1,10 +1,10 @@
-"""Reads every reference of a job before its first step: a broken one fails at start, with its row named."""
+"""Checks a job before its first step: every reference is read, and the preflight looks at data, tokenizer and config."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,18 @@ from rewardkit.integrations.verl.rows import ABSENT, find_column, lookup, read_r
 from rewardkit.integrations.verl.settings import Settings
 
 logger = logging.getLogger(__name__)
+
+TOLD_ALREADY = (
+    "ambiguous-gold",
+    "empty-reference",
+    "group-std",
+    "missing-column",
+    "missing-prior",
+    "missing-reference",
+    "reference-type",
+    "tokenizer-tags",
+)
+"""Checks of the preflight that the manager or :func:`check_files` makes too, with errors of their own."""
 
 
 def check_files(
@@ -36,7 +48,7 @@ def check_files(
     needs_split = group_sizes_differ and settings.needs_group
     count = 0
     for file in files:
-        path = Path(str(file)).expanduser()
+        path = _local(file)
         if not path.is_file():
             logger.warning("rewardkit: %s does not lie on this machine; its references are not checked at start", file)
             continue
@@ -52,6 +64,34 @@ def check_files(
                 )
             count += 1
     return count
+
+
+def check_job(settings: Settings, config: Mapping[str, Any], tokenizer: Any, files: Sequence[str]) -> None:
+    """Runs the preflight over a job as it starts: warnings go to the log, an error ends the job.
+
+    What :func:`check_files` and the manager have told already is left out.
+
+    Args:
+        settings: The job's rewards.
+        config: verl's config as plain mappings.
+        tokenizer: The policy's.
+        files: Data files; those that do not lie on this machine are left out.
+
+    Raises:
+        PreflightError: Something would spoil the run; each fault with its fix.
+        UnknownNameError: ``skip_checks`` names a check that does not exist.
+    """
+    from rewardkit import preflight  # reads settings of this package
+
+    local = [str(path) for path in map(_local, files) if path.is_file() and path.suffix in (".parquet", ".jsonl")]
+    report = preflight.run(config=config, tokenizer=tokenizer, data=local, skip={*settings.skip_checks, *TOLD_ALREADY})
+    for finding in report.warnings:
+        logger.warning("rewardkit: %s: %s Fix: %s", finding.check, finding.reason, finding.fix)
+    report.raise_for_errors()
+
+
+def _local(file: str) -> Path:
+    return Path(str(file)).expanduser()
 
 
 def _check_row(settings: Settings, row: dict[str, Any], *, file: str, number: int, columns_come_later: bool) -> None:

@@ -18,7 +18,7 @@ from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
 from rewardkit.errors import HarmfulSettingWarning, InvalidArgumentError, RewardkitError
 from rewardkit.integrations.verl.batching import MicroBatcher
-from rewardkit.integrations.verl.data_check import check_files
+from rewardkit.integrations.verl.data_check import check_files, check_job
 from rewardkit.integrations.verl.decoding import Decoder, generation_eos_ids, literal_tags
 from rewardkit.integrations.verl.grouping import GroupBarrier
 from rewardkit.integrations.verl.rows import Row
@@ -64,6 +64,7 @@ class RewardManager(RewardManagerBase):
             InvalidArgumentError: The config is wrong, or the tokenizer cannot carry the format's tags.
             UnknownNameError: A reward that does not exist.
             DataError: A row of the data files has no usable reference.
+            PreflightError: Something else would spoil the run; each fault comes with its fix.
         """
         del compute_score, reward_router_address, reward_model_tokenizer, num_examine
         try:
@@ -101,6 +102,9 @@ class RewardManager(RewardManagerBase):
                 group_sizes_differ=self._train_size != self._validation_size,
                 columns_come_later=agent_loop not in (None, "single_turn_agent"),
             )
+            if raw:  # the older interface gives no config to look at
+                plain: Any = OmegaConf.to_container(config, resolve=True)
+                check_job(self.settings, plain, tokenizer, _data_files(config))
         self._start()
 
     def _start(self) -> None:

@@ -118,7 +118,8 @@ class Settings:
         columns: Where further columns of a reward stand in a row, by dotted path.
         max_batch: The most rows scored in one call.
         group_timeout: Seconds that a reward of whole groups waits for the last rollout of a prompt.
-        check_data: Whether all references are read and checked at start.
+        check_data: Whether all references are read and checked at start, and the preflight is run.
+        skip_checks: Names of the preflight's checks not to run.
     """
 
     terms: tuple[Term, ...]
@@ -128,6 +129,7 @@ class Settings:
     max_batch: int = 1024
     group_timeout: float = 600.0
     check_data: bool = True
+    skip_checks: Sequence[str] = ()
 
     @property
     def needs_group(self) -> bool:
@@ -213,6 +215,8 @@ class Settings:
         for key in ("references_are_json", "check_data"):
             if not isinstance(getattr(self, key), bool):
                 raise InvalidArgumentError(f"{PLACE}.{key}", expected="true or false", got=getattr(self, key))
+        if isinstance(self.skip_checks, str) or not all(isinstance(name, str) for name in self.skip_checks):
+            raise InvalidArgumentError(f"{PLACE}.skip_checks", expected="a list of names", got=self.skip_checks)
         if not isinstance(self.reference, str) or not self.reference:
             raise InvalidArgumentError(f"{PLACE}.reference", expected="a dotted path in a row", got=self.reference)
         if not isinstance(self.columns, Mapping) or not all(isinstance(path, str) for path in self.columns.values()):
