@@ -128,7 +128,7 @@ def plot(evaluations: list[Evaluation], path: Path) -> None:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(
-        1, len(evaluations), figsize=(3.6 * len(evaluations), 3.9), sharey=True, squeeze=False
+        1, len(evaluations), figsize=(3.6 * len(evaluations), 4.4), sharey=True, squeeze=False, layout="constrained"
     )
     for place, (one, axis) in enumerate(zip(evaluations, axes[0], strict=True)):
         bins = metrics.reliability(confidence=one.confidence, correct=one.correct)
@@ -147,8 +147,7 @@ def plot(evaluations: list[Evaluation], path: Path) -> None:
         axis.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
         if place == 0:
             axis.set_ylabel("how often right")
-    figure.text(0.5, 0.005, "area: share of answers; bars: 95% intervals", ha="center", fontsize=8, color="#666666")
-    figure.tight_layout(rect=(0, 0.03, 1, 1))
+    figure.supxlabel("area: share of answers; bars: 95% intervals", fontsize=8, color="#666666")
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".tmp.png")
     figure.savefig(unfinished, dpi=150)
