@@ -72,12 +72,11 @@ if(REWARDKIT_HAS_CUDA)
   target_include_directories(rewardkit_cuda_kernels PUBLIC csrc)
   set_target_properties(rewardkit_cuda_kernels PROPERTIES
     CUDA_ARCHITECTURES "${_architectures}"
-    CUDA_STANDARD 20
-    CUDA_STANDARD_REQUIRED ON
     CUDA_VISIBILITY_PRESET hidden
     CUDA_RUNTIME_LIBRARY Static)  # imports without driver or toolkit: libcuda is opened when it is first needed
   target_compile_options(rewardkit_cuda_kernels PRIVATE
-    $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr -Xptxas=-warn-spills>
+    # Not the property CUDA_STANDARD: CMake up to 3.25 refuses 20 for a newer nvcc than it knows.
+    $<$<COMPILE_LANGUAGE:CUDA>:--std=c++20 --expt-relaxed-constexpr -Xptxas=-warn-spills>
     # zstd, which every driver that runs CUDA 13 can read
     $<$<COMPILE_LANGUAGE:CUDA>:$<IF:$<VERSION_GREATER_EQUAL:${CMAKE_CUDA_COMPILER_VERSION},13.0>,--compress-mode=size,-Xfatbin=-compress-all>>)
   if(REWARDKIT_CUDA_STRICT)
