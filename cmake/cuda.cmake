@@ -74,8 +74,10 @@ if(REWARDKIT_HAS_CUDA)
     CUDA_ARCHITECTURES "${_architectures}"
     CUDA_VISIBILITY_PRESET hidden
     CUDA_RUNTIME_LIBRARY Static)  # imports without driver or toolkit: libcuda is opened when it is first needed
+  # The dialect is a flag below, not a property (CUDA_STANDARD, or CXX_STANDARD in its place): CMake up to 3.25 refuses 20
+  # for an nvcc that is newer than it knows.
+  set_property(TARGET rewardkit_cuda_kernels PROPERTY CXX_STANDARD)
   target_compile_options(rewardkit_cuda_kernels PRIVATE
-    # Not the property CUDA_STANDARD: CMake up to 3.25 refuses 20 for a newer nvcc than it knows.
     $<$<COMPILE_LANGUAGE:CUDA>:--std=c++20 --expt-relaxed-constexpr -Xptxas=-warn-spills>
     # zstd, which every driver that runs CUDA 13 can read
     $<$<COMPILE_LANGUAGE:CUDA>:$<IF:$<VERSION_GREATER_EQUAL:${CMAKE_CUDA_COMPILER_VERSION},13.0>,--compress-mode=size,-Xfatbin=-compress-all>>)

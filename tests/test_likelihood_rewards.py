@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rewardkit import rewards
@@ -202,6 +202,7 @@ def test_products_of_500_tokens_stay_in_log_space() -> None:
     assert batch.values[1] == pytest.approx(math.log((1 + math.exp(ratio)) / 2), rel=1e-9)
 
 
+@example([-1.0, -38.0])
 @given(st.lists(st.floats(-60, 0), min_size=2, max_size=6))
 def test_jepo_equals_its_definition(row: list[float]) -> None:
     batch = rewards.get("jepo")(reference_logprobs=[[one] for one in row], group_ids=["q"] * len(row))

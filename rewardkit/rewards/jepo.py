@@ -62,7 +62,8 @@ class JEPO(LikelihoodReward):
             level[members] = _log_mean_exp(logs)
             if len(members) > 1:
                 others = [_log_mean_exp(np.delete(logs, i)) for i in range(len(logs))]
-                value[members] = level[members] - np.array(others)
+                low = self.score_range[0]  # never left by rounding
+                value[members] = np.maximum(level[members] - np.array(others), low)
         return Scores(value, {"reference_logprob": total, "group_logprob": level}, missing)
 
 
