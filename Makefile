@@ -6,10 +6,11 @@ NATIVE := $(shell find csrc -type f) CMakeLists.txt pyproject.toml constraints.t
 
 DATA ?= ../shared/data
 
-.PHONY: help reproduce demo test test-slow lint format build bench experiments stubs clean
+.PHONY: help reproduce demo demo-likelihood test test-slow lint format build bench experiments stubs clean
 
 help:
 	@echo "make demo        a real GRPO job of verl on the CPU with RLVR and with RLCR (ARGS=--quick for a short one)"
+	@echo "make demo-likelihood  the same with RLPR and with DARL, whose rewards need no verifier"
 	@echo "make test        all quick tests          make test-slow   the tests that take minutes"
 	@echo "make lint        ruff, pyright, clang-format               make format      rewrite the files as lint wants them"
 	@echo "make reproduce   published numbers beside ours, from the data in DATA (default ../shared/data)"
@@ -34,6 +35,9 @@ build: $(VENV)/.installed
 
 demo: build
 	$(BIN)/python -m examples.demo $(ARGS)
+
+demo-likelihood: build
+	$(BIN)/python -m examples.likelihood $(ARGS)
 
 test: build
 	$(BIN)/python -m pytest -q

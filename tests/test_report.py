@@ -191,6 +191,8 @@ def test_in_a_real_browser(tmp_path: Path) -> None:
         )
         page = browser.new_page(viewport={"width": 1280, "height": 1000})
         page.set_default_timeout(120_000)
+        sync.expect.set_options(timeout=120_000)
+        count = page.locator("#count")  # awaited without wait_for_function, which the page's own policy forbids
         troubles, requests = [], []
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
@@ -203,11 +205,11 @@ def test_in_a_real_browser(tmp_path: Path) -> None:
         page.click("#next")
         assert "page 2 of 5" in page.inner_text("#page")
         page.select_option("#f-status", label="unparsed")
-        page.wait_for_function("document.getElementById('count').textContent.startsWith('12 of')")
+        sync.expect(count).to_have_text("12 of 120 rollouts")
         page.click("#clear")
         page.fill("#f-confidence-min", "0.8")
         page.press("#f-confidence-min", "Tab")
-        page.wait_for_function("!document.getElementById('count').textContent.startsWith('120 of')")
+        sync.expect(count).not_to_have_text("120 of 120 rollouts")
         stated = [float(text) for text in page.locator("#rows tbody tr td:nth-child(5)").all_inner_texts()]
         assert stated
         assert min(stated) >= 0.8
@@ -221,7 +223,7 @@ def test_in_a_real_browser(tmp_path: Path) -> None:
         page.click("#clear")
         page.fill("#f-text", "question 7?")
         page.press("#f-text", "Tab")
-        page.wait_for_function("document.getElementById('count').textContent.startsWith('1 of')")
+        sync.expect(count).to_have_text("1 of 120 rollouts")
         assert page.title() == "Rollouts"
         assert page.screenshot(full_page=True)[:4] == b"\x89PNG"
         assert not troubles

@@ -1,0 +1,1 @@
+"""RLPR and DARL in verl on the CPU: a demo."""
