@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-NATIVE := $(shell find csrc -type f) CMakeLists.txt pyproject.toml constraints.txt
+NATIVE := $(shell find csrc cmake -type f) CMakeLists.txt pyproject.toml constraints.txt
 
 DATA ?= ../shared/data
 
