@@ -133,9 +133,9 @@ CASES: Mapping[str, tuple[Sequence[dict[str, Any]], dict[str, Any]]] = {
     "ambiguous-gold": (
         [
             job(rows=[verl_row(["Paris", "Lutetia"])]),
-            job(reward=None, config=config(), rows=[verl_row(["a", "b"], extra_info={"gold_kind": "set"})]),
+            job(reward=None, config=config(), rows=[verl_row(["a", "b"])]),
         ],
-        job(rows=[verl_row(["Paris", "Lutetia"])], gold_kind="aliases"),
+        job(reward=None, config=config(), rows=[verl_row(["a", "b"], extra_info={"gold_kind": "set"})]),
     ),
     "reference-scores": (
         [

@@ -258,6 +258,10 @@ def test_references_of_every_kind(tokenizer) -> None:
     as_json = manager_of(tokenizer, {"reward": "rlcr", "gold_kind": "aliases", "references_are_json": True})
     (result,) = run(as_json, rollout(tokenizer, GOOD, reference='["x", "a1"]'))
     assert result["reward_extra_info"]["acc"] == 1.0
+    for said, column in (("aliases", "acc"), (None, "status_failed"), ("both", "status_failed")):
+        row = rollout(tokenizer, GOOD, reference=["x", "a1"], extra_info={"gold_kind": said})
+        (result,) = run(manager_of(tokenizer), row)
+        assert result["reward_extra_info"][column] == 1.0
     elsewhere = manager_of(tokenizer, {"reward": "rlcr", "reference": "extra_info.gold"})
     (result,) = run(elsewhere, rollout(tokenizer, GOOD, reference="no", extra_info={"gold": "a1"}))
     assert result["reward_extra_info"]["acc"] == 1.0
@@ -701,6 +705,12 @@ def test_references_of_the_wrong_type_or_kind_fail_at_start(tokenizer, tmp_path)
     with pytest.raises(DataError, match=r"row 0.*aliases.*set"):
         manager_of(tokenizer, data__train_files=flat)
     manager_of(tokenizer, {"reward": "rlcr", "gold_kind": "aliases"}, data__train_files=flat)
+    golds = {"reward_model": {"ground_truth": ["a1", "x"]}}
+    said = write_rows(tmp_path / "said.parquet", [data_row(**golds, extra_info={"gold_kind": "set"})])
+    manager_of(tokenizer, data__train_files=said)
+    unknown = write_rows(tmp_path / "unknown.parquet", [data_row(**golds, extra_info={"gold_kind": "both"})])
+    with pytest.raises(DataError, match=r"row 0.*gold_kind.*both"):
+        manager_of(tokenizer, data__train_files=unknown)
     lines = tmp_path / "c.jsonl"
     lines.write_text(json.dumps(data_row()) + "\n" + json.dumps(data_row(reward_model={"ground_truth": ""})) + "\n")
     with pytest.raises(DataError, match=r"row 1.*empty"):

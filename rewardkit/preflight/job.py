@@ -82,8 +82,6 @@ class Job:
         max_reference_length: Longer references are told, in tokens.
         template_edits: ``(old, new)`` replacements that are meant to be made in the chat template.
         references_are_json: Whether references are JSON text.
-        rows_say_gold_kind: Whether a column ``gold_kind`` of a row counts where the term says nothing; TRL's adapter reads
-            it, verl's manager does not.
     """
 
     terms: Sequence[Any]
@@ -95,7 +93,6 @@ class Job:
     max_reference_length: int = 256
     template_edits: Sequence[tuple[str, str]] = ()
     references_are_json: bool = False
-    rows_say_gold_kind: bool = True
 
     @cached_property
     def rewards(self) -> list[Reward]:
@@ -176,7 +173,7 @@ class Rows:
 
     def _own_kind(self, index: int) -> Any:
         """The kind that the data builders write beside the golds."""
-        for path in ("extra_info.gold_kind", "gold_kind") if self.job.rows_say_gold_kind else ():
+        for path in ("extra_info.gold_kind", "gold_kind"):
             kind = self.value(index, path)
             if kind in ("aliases", "set"):
                 return kind

@@ -176,7 +176,6 @@ def _terms(reward: Any, params: Mapping[str, Any] | None, gold_kind: GoldKind | 
             reference=settings.reference,
             columns=settings.columns,
             references_are_json=settings.references_are_json,
-            rows_say_gold_kind=False,
         )
     if isinstance(reward, str):
         reward = rewards.get(reward, **(params or {}))

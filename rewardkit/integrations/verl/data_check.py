@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rewardkit.errors import DataError
-from rewardkit.integrations.verl.rows import ABSENT, find_column, lookup, read_reference
+from rewardkit.integrations.verl.rows import ABSENT, find_column, gold_kind_of, lookup, read_reference
 from rewardkit.integrations.verl.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -114,7 +114,7 @@ def _check_row(settings: Settings, row: dict[str, Any], *, file: str, number: in
             lookup(row, settings.reference),
             path=settings.reference,
             as_json=settings.references_are_json,
-            gold_kind=gold_kind,  # type: ignore[arg-type]
+            gold_kind=gold_kind_of(row, gold_kind),
             file=file,
             row=number,
         )
@@ -145,7 +145,7 @@ def _rows(path: Path, settings: Settings) -> Iterator[dict[str, Any]]:
     except pa.ArrowException as error:
         raise DataError("a Parquet file", str(error), file=str(path)) from error
     required = [name for term in settings.terms for name in term.reward.requires]
-    paths = ["data_source", "extra_info.split", settings.reference, *settings.columns.values()]
+    paths = ["data_source", "extra_info.split", "extra_info.gold_kind", "gold_kind", settings.reference, *settings.columns.values()]
     paths += [f"extra_info.{name}" for name in required] + required
     # Only the fields that are looked at: extra_info may hold long texts.
     present = [name for name in dict.fromkeys(paths) if name.split(".")[0] in file.schema_arrow.names]

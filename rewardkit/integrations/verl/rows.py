@@ -59,8 +59,19 @@ def find_column(fields: Mapping[str, Any], name: str, places: Mapping[str, str])
     return ABSENT
 
 
+def gold_kind_of(fields: Mapping[str, Any], configured: GoldKind | None) -> Any:
+    """How a flat list of a row's golds is read: as the config says, else as the row does (the data builders write it)."""
+    if configured is not None:
+        return configured
+    for path in ("extra_info.gold_kind", "gold_kind"):
+        value = lookup(fields, path)
+        if value is not ABSENT and value is not None:
+            return value
+    return None
+
+
 def read_reference(
-    value: Any, *, path: str, as_json: bool, gold_kind: GoldKind | None, file: str | None = None, row: int | None = None
+    value: Any, *, path: str, as_json: bool, gold_kind: Any, file: str | None = None, row: int | None = None
 ) -> tuple[tuple[str, ...], ...]:
     """A row's golds, each with its aliases, checked.
 
@@ -71,6 +82,8 @@ def read_reference(
     def bad(expected: str, found: str) -> DataError:
         return DataError(expected, found if len(found) < 120 else found[:119] + "…", file=file, row=row, column=path)
 
+    if gold_kind not in (None, "aliases", "set"):
+        raise DataError("aliases or set", repr(gold_kind), file=file, row=row, column="gold_kind")
     if value is ABSENT:
         raise bad("a reference", "no such column")
     if value is None:

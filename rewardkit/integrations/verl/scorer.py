@@ -11,7 +11,7 @@ import numpy as np
 
 from rewardkit.errors import DataError
 from rewardkit.integrations.verl.decoding import Decoder
-from rewardkit.integrations.verl.rows import ABSENT, Row, find_column, lookup, read_reference
+from rewardkit.integrations.verl.rows import ABSENT, Row, find_column, gold_kind_of, lookup, read_reference
 from rewardkit.integrations.verl.settings import Settings, Term
 from rewardkit.types import FAILED, OK, UNPARSED, References, RewardBatch
 
@@ -113,7 +113,7 @@ class Scorer:
                     lookup(row.fields, self.settings.reference),
                     path=self.settings.reference,
                     as_json=self.settings.references_are_json,
-                    gold_kind=term.gold_kind,  # type: ignore[arg-type]
+                    gold_kind=gold_kind_of(row.fields, term.gold_kind),
                 )
             except DataError as error:
                 reasons[place] = f"reference: {error}"
@@ -149,7 +149,6 @@ class Scorer:
             return term.reward(
                 completions=list(texts),
                 references=references,
-                gold_kind=term.gold_kind,
                 truncated=[row.truncated for row in rows],
                 data_source=[row.data_source for row in rows],
                 **columns,

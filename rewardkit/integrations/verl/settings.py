@@ -13,6 +13,7 @@ from typing import Any
 from rewardkit import rewards
 from rewardkit.errors import InvalidArgumentError, UnknownNameError
 from rewardkit.rewards import Reward
+from rewardkit.types import GoldKind
 
 PLACE = "reward.reward_kwargs"
 
@@ -93,14 +94,15 @@ class Term:
         reward: The reward itself.
         weight: Its factor in the sum that the trainer gets.
         data_sources: The data sources that it applies to; empty for all.
-        gold_kind: How a flat list of references is read, see :meth:`rewardkit.types.References.of`.
+        gold_kind: How a flat list of references is read, see :meth:`rewardkit.types.References.of`; where it is None, each
+            row says it in ``extra_info.gold_kind`` or ``gold_kind``.
     """
 
     label: str
     reward: Reward
     weight: float = 1.0
     data_sources: frozenset[str] = frozenset()
-    gold_kind: str | None = None
+    gold_kind: GoldKind | None = None
 
     def applies_to(self, data_source: str) -> bool:
         """Whether a row of that source earns this reward."""
