@@ -145,7 +145,14 @@ def _rows(path: Path, settings: Settings) -> Iterator[dict[str, Any]]:
     except pa.ArrowException as error:
         raise DataError("a Parquet file", str(error), file=str(path)) from error
     required = [name for term in settings.terms for name in term.reward.requires]
-    paths = ["data_source", "extra_info.split", "extra_info.gold_kind", "gold_kind", settings.reference, *settings.columns.values()]
+    paths = [
+        "data_source",
+        "extra_info.split",
+        "extra_info.gold_kind",
+        "gold_kind",
+        settings.reference,
+        *settings.columns.values(),
+    ]
     paths += [f"extra_info.{name}" for name in required] + required
     # Only the fields that are looked at: extra_info may hold long texts.
     present = [name for name in dict.fromkeys(paths) if name.split(".")[0] in file.schema_arrow.names]
