@@ -555,11 +555,13 @@ def test_references_are_strings_or_aliases() -> None:
 MATH_EQUAL = [
     ("3/24", r"\frac{1}{8}"), ("2", "2"), ("$0.5$", r"\frac12"), ("6 - 5i.", "6 - 5i"), ("pi", "pi"), (r"\pi", r"\pi"), ("1e5", "100000"),
     ("x = 5", "x=5"), (r"\boxed{11\sqrt{2}}", r"11\sqrt2"), ("The answer is 17/50.", r"\dfrac{17}{50}"), ("12", "12 apples"),
-    ("(-1, 6)", "(-1,6)"), ("no idea", "no idea"),
+    ("(-1, 6)", "(-1,6)"), ("no idea", "no idea"), ("36", r"\$36"), (r"\$36", "36"), (r"\boxed{\$1.50}", "1.5"), ("pi", r"\pi"), ("2pi/3", r"\frac{2\pi}{3}"),
+    (r"$\pi$", "pi"),
 ]  # fmt: skip
 MATH_DIFFERENT = [
     ("3*x-1*y+13=0", "3x + 4y + 14=0"), ("12 apples", "12 oranges"), ("-5", "5"), ("3.5", "35"), ("1", "-1"), ("(1,2)", "(2,1)"),
-    (r"\text{even}", r"\text{odd}"), ("", "5"), ("no idea", r"\pi"), ("1e5", "1e-5"), ("10^2", "102"),
+    (r"\text{even}", r"\text{odd}"), ("", "5"), ("no idea", r"\pi"), ("1e5", "1e-5"), ("10^2", "102"), ("37", r"\$36"), ("pip", r"\pi"),
+    ("pi", "2"),
 ]  # fmt: skip
 
 

@@ -118,6 +118,8 @@ class MathRelation(JudgedRelation):
 
     def _verified(self, prediction: str, reference: str) -> bool:
         library = _math_verify()
+        if self.gold == "parsed" and self.mode != "official":
+            prediction, reference = _as_written_in_latex(prediction), _as_written_in_latex(reference)
         named = _parsed(_as_latex(reference)) if self.gold == "parsed" else reference
         given = _parsed(prediction)
         if not named or not given:
@@ -163,6 +165,15 @@ _MARKED = re.compile(r"\$|\\boxed|\\\(|\\\[")
 
 def _as_latex(reference: str) -> str:
     return reference if _MARKED.search(reference) else f"${reference}$"
+
+
+_ESCAPED_DOLLAR = re.compile(r"\\\$\s*")
+_PLAIN_PI = re.compile(r"(?<![\\A-Za-z])pi(?![A-Za-z])")
+
+
+def _as_written_in_latex(text: str) -> str:
+    r"""An amount of money as its number, since ``\$`` marks no mathematics; and pi as ``\pi``."""
+    return _PLAIN_PI.sub(r"\\pi", _ESCAPED_DOLLAR.sub("", text))
 
 
 _NUMERAL = re.compile(r"[+-]?[0-9]{1,400}(?:\.[0-9]{0,400})?(?:[eE][+-]?[0-9]{1,3})?")
