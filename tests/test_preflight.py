@@ -29,6 +29,10 @@ AGENT = {
     "default_agent_loop": "rewardkit_reference",
     "agent_loop_config_path": str(RECIPES / "agents" / "reference.yaml"),
 }
+SAMPLER = {
+    "custom_sampler": {"path": "pkg://rewardkit.integrations.verl.std_filter", "name": "StdFilterReplayBuffer"},
+    "sampler_kwargs": {"train_batch_size": 1024, "beta": 0.5},
+}
 
 # ---- a clean job --------------------------------------------------------------------------------
 
@@ -234,6 +238,19 @@ CASES: Mapping[str, tuple[Sequence[dict[str, Any]], dict[str, Any]]] = {
             job(reward="darl", config=config()),
         ],
         job(reward="rlpr", config=config(actor_rollout_ref__rollout__max_model_len=2048)),
+    ),
+    "group-filter": (
+        [
+            job(config=config(trainer__v1={"sampler": SAMPLER})),
+            job(config=config(trainer__v1={"sampler": SAMPLER}, data__gen_batch_size=32)),
+            job(
+                config=config(
+                    trainer__v1={"sampler": {**SAMPLER, "sampler_kwargs": {"beta": 0.5}}}, data__gen_batch_size=1
+                )
+            ),
+            job(config=config(trainer={"use_v1": False, "v1": {"sampler": SAMPLER}}, data__gen_batch_size=1)),
+        ],
+        job(config=config(trainer__v1={"sampler": SAMPLER}, data__gen_batch_size=1)),
     ),
     "missing-prior": (
         [

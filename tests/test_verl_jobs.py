@@ -7,6 +7,7 @@ import importlib.util
 import json
 from pathlib import Path
 
+import pyarrow.parquet as pyarrow_parquet
 import pytest
 
 pytest.importorskip("torch")
@@ -14,6 +15,7 @@ if importlib.util.find_spec("verl") is None or importlib.util.find_spec("transfe
     pytest.skip("verl or TransferQueue is not installed", allow_module_level=True)
 
 from examples.demo import job, world
+from examples.likelihood import task as likelihood_task
 from rewardkit.integrations.verl.settings import COMMON
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -109,3 +111,53 @@ def test_a_broken_reference_ends_the_job_with_its_row_named(world_folder) -> Non
     assert not [step for step in finished.metrics if step > 0]
     log = task.log.read_text(errors="replace")
     assert "broken.parquet, row 5, column 'reward_model.ground_truth'" in log
+
+
+LOOPS = """- name: rewardkit_reference
+  _target_: rewardkit.integrations.verl.agent_loop.ReferenceAgentLoop
+- name: rewardkit_reference_tool
+  _target_: rewardkit.integrations.verl.agent_loop.ReferenceToolAgentLoop
+"""
+
+
+def test_a_reward_of_groups_the_std_filter_and_both_reference_loops(world_folder) -> None:
+    """NOVER ranks whole groups, RLPR's filter drops those that hardly vary, and half of the prompts use verl's tool loop."""
+    folder = world_folder / "likelihood"
+    likelihood_task.teach(folder / "policy", seed=3, steps=150)
+    for split, rows in (("train", 12 * PROMPTS), ("val", HELD_OUT)):
+        file = folder / f"{split}.parquet"
+        likelihood_task.write_rows(file, rows=rows, seed=3, split=split)
+        table = pyarrow_parquet.read_table(file)
+        loops = ["rewardkit_reference", "rewardkit_reference_tool"] * (rows // 2)
+        pyarrow_parquet.write_table(table.append_column("agent_name", [loops]), file)
+    (folder / "loops.yaml").write_text(LOOPS)
+    steps = 3
+    task = make_job(
+        folder,
+        "groups",
+        {"rewards": [{"reward": "rlpr"}, {"reward": "nover", "weight": 0.25}], "group_timeout": 60},
+        f"actor_rollout_ref.rollout.agent.agent_loop_config_path={job.launch.hydra(str(folder / 'loops.yaml'))}",
+        "actor_rollout_ref.rollout.agent.default_agent_loop=rewardkit_reference",
+        "actor_rollout_ref.rollout.calculate_log_probs=True",
+        "trainer.v1.sampler.custom_sampler.path=pkg://rewardkit.integrations.verl.std_filter",
+        "trainer.v1.sampler.custom_sampler.name=StdFilterReplayBuffer",
+        f"+trainer.v1.sampler.sampler_kwargs={{train_batch_size: {PROMPTS}, metric: rlpr, beta: 1.0, ema: 0.5, warmup: 1}}",
+        "data.gen_batch_size=1",
+        f"trainer.total_training_steps={steps}",
+        f"trainer.test_freq={steps}",
+    )
+    task.steps = steps
+    finished = job.run(task, validation_rows=HELD_OUT)
+    assert finished.problems == []
+    for row in validation(task, steps):
+        assert row["status_ok"] + row["status_unparsed"] == 1.0, row
+    for step in range(1, steps + 1):
+        rows = [json.loads(line) for line in (task.folder / "rollouts" / f"{step}.jsonl").read_text().splitlines()]
+        groups: dict[str, list[float]] = {}
+        for row in rows:
+            groups.setdefault(row["uid"].split("_")[0], []).append(row["score"])
+        assert [len(scores) for scores in groups.values()] == [GROUP] * PROMPTS
+        assert all(len(set(scores)) > 1 for scores in groups.values())  # within a prompt the ranks differ
+    dropped = [finished.metrics[step].get("training/filter_groups/evicted_samples", 0) for step in range(1, steps + 1)]
+    assert dropped[0] == 0  # the warm-up
+    assert sum(dropped) > 0

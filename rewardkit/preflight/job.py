@@ -25,6 +25,7 @@ VERL_DEFAULTS: Mapping[str, Any] = {
     "data.max_prompt_length": 512,
     "data.max_response_length": 512,
     "data.prompt_key": "prompt",
+    "data.train_batch_size": 1024,
     "reward.num_workers": 8,
     "reward.reward_manager.name": "naive",
     "actor_rollout_ref.rollout.n": 1,
@@ -33,6 +34,7 @@ VERL_DEFAULTS: Mapping[str, Any] = {
     "actor_rollout_ref.rollout.top_k": -1,
     "actor_rollout_ref.rollout.calculate_log_probs": True,
     "actor_rollout_ref.rollout.agent.default_agent_loop": "single_turn_agent",
+    "trainer.use_v1": True,
     "trainer.v1.trainer_mode": "sync",
 }
 

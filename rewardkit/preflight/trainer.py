@@ -256,6 +256,43 @@ class LikelihoodSettings(Check):
             )
 
 
+@register
+class GroupFilter(Check):
+    """The filter of groups by standard deviation asks verl for single prompts, which verl refuses hours into a run."""
+
+    name = "group-filter"
+    about = "settings with which verl cannot replace the groups that the standard-deviation filter drops"
+
+    def lacks(self, job: Job) -> str:
+        """A config with the filter."""
+        if job.config is None:
+            return "no trainer config (--verl-config)"
+        used = job.config.get("trainer.v1.sampler.custom_sampler.name") == "StdFilterReplayBuffer"
+        return "" if used else "no filter of groups (StdFilterReplayBuffer)"
+
+    def before(self, job: Job) -> Iterator[Finding]:
+        """Looks at how many prompts verl fetches at a time, and at the sampler's copy of the batch size."""
+        assert job.config is not None
+        config, sampler = job.config, "trainer.v1.sampler"
+        if not config.get("trainer.use_v1"):
+            yield self.error("trainer.use_v1=false has no custom sampler: no group is dropped.", "trainer.use_v1=true")
+            return
+        fetched = config.get("data.gen_batch_size")
+        if fetched != 1 and not config.get("algorithm.filter_groups.enable"):  # with it, verl fetches one at a time
+            yield self.error(
+                f"data.gen_batch_size={'null' if fetched is None else fetched}: verl stops when the filter first asks for as "
+                "many prompts as it has dropped groups, which is after its warm-up.",
+                "data.gen_batch_size=1",
+            )
+        size, copied = config.get("data.train_batch_size"), config.get(f"{sampler}.sampler_kwargs.train_batch_size")
+        if copied != size:
+            yield self.error(
+                f"{sampler}.sampler_kwargs.train_batch_size={copied} is not data.train_batch_size={size}, which verl does not "
+                "pass on to a custom sampler.",
+                f"+{sampler}.sampler_kwargs.train_batch_size={size}",
+            )
+
+
 class _RequiredColumns(Check):
     """Columns that a reward requires and that only the data set can bring."""
 

@@ -5,8 +5,10 @@ every rollout failed. Use ::
 
     trainer.v1.sampler.custom_sampler.path=pkg://rewardkit.integrations.verl.std_filter
     trainer.v1.sampler.custom_sampler.name=StdFilterReplayBuffer
-    trainer.v1.sampler.sampler_kwargs={train_batch_size: ${data.train_batch_size}, beta: 0.5}
+    +trainer.v1.sampler.sampler_kwargs={train_batch_size: ${data.train_batch_size}, beta: 0.5}
+    data.gen_batch_size=1
 
+With the last line verl fetches as many prompts as were dropped, not whole batches alone.
 verl gives a custom sampler none of ``algorithm.filter_groups``, so everything stands in ``sampler_kwargs``.
 """
 
