@@ -121,18 +121,17 @@ class MathRelation(JudgedRelation):
         if self.gold == "parsed" and self.mode != "official":
             prediction, reference = _as_written_in_latex(prediction), _as_written_in_latex(reference)
         named = _parsed(_as_latex(reference)) if self.gold == "parsed" else reference
-        given = _parsed(prediction)
+        given: Any = ()
+        if self.gold == "parsed" and self.mode != "official" and _is_bare(prediction):
+            # Of an answer that nothing marks as LaTeX, math-verify may read a part or nothing: of "6 - 5i" the 6.
+            given = _parsed(f"${prediction.strip().rstrip('.')}$")
+        given = given or _parsed(prediction)
         if not named or not given:
             return self._same_text(prediction, reference)
         if self.gold == "parsed" and _name_different_things(prediction, reference):
             return False
         if library.verify(named, given, timeout_seconds=None):
             return True
-        if self.gold == "parsed" and self.mode != "official" and _is_bare(prediction):
-            # math-verify reads an answer that nothing marks as LaTeX only in part: "6 - 5i" as 6.
-            given = _parsed(f"${prediction.strip().rstrip('.')}$") or given
-            if library.verify(named, given, timeout_seconds=None):
-                return True
         # False is also what an error inside looks like. Asked again, it is raised.
         library.verify(named, given, timeout_seconds=None, raise_on_error=True)
         return False
