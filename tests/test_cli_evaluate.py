@@ -247,6 +247,20 @@ def test_text_never_stops_an_evaluation(tmp_path: Path, cli) -> None:
     assert json.loads(result.out)["files"][0]["groups"]["all"]["n"] == len(hostile)
 
 
+def test_a_rows_own_gold_kind_says_how_its_list_is_read(tmp_path: Path, cli) -> None:
+    text = "<answer1>a</answer1><confidence1>0.5</confidence1><answer2>b</answer2><confidence2>0.5</confidence2>"
+    rows = [
+        {"completion": text, "answer": ["a", "b"], "extra_info": {"gold_kind": kind, "long": "…" * 100}}
+        for kind in ("set", "aliases")
+    ]
+    source = write(tmp_path / "x.jsonl", rows)
+    arguments = ("evaluate", source, "--format", "multi_noanalysis", "--max-answers", 2, "--json")
+    group = json.loads(cli(*arguments).out)["files"][0]["groups"]["all"]
+    as_sets = json.loads(cli(*arguments, "--gold-kind", "set").out)["files"][0]["groups"]["all"]
+    assert group != as_sets
+    assert group["n"] == as_sets["n"] == 2
+
+
 @pytest.mark.parametrize(
     ("rows", "arguments", "parts"),
     [

@@ -106,6 +106,52 @@ def test_columns_that_a_reward_needs(tmp_path: Path, cli) -> None:
     assert "row 2, column 'lp'" in line
 
 
+def test_a_column_of_nulls_alone_is_scored_as_beside_others(tmp_path: Path, cli) -> None:
+    none = {"completion": "x", "answer": "y", "reference_logprobs": None, "reference_status": "no_answer"}
+    some = none | {"reference_logprobs": [-0.5], "reference_status": "ok"}
+    alone, both = write(tmp_path / "alone.jsonl", [none]), write(tmp_path / "both.jsonl", [some, none])
+    lone = json.loads(cli("score", alone, "-r", "verifree", "--json").out)
+    assert lone["status"] == {"unparsed": 1}
+    assert lone["mean"] == json.loads(cli("score", both, "-r", "verifree", "--json").out)["min"] == -0.1
+    # A batch of them is no other matter than a file of them.
+    assert json.loads(cli("score", both, "-r", "verifree", "--batch-rows", 1, "--json").out)["n"] == 2
+    priors = write(tmp_path / "priors.jsonl", [{"completion": "x", "answer": "y", "prior_logprob": None}])
+    assert "priors.jsonl, row 1, column 'prior_logprob'" in cli.refuses("score", priors, "-r", "hypotheses_backoff")
+
+
+@pytest.mark.parametrize("name", ["in.jsonl", "in.parquet"])
+def test_a_column_of_booleans_reaches_the_reward(tmp_path: Path, cli, name: str) -> None:
+    text = "<think>t</think><answer>Paris</answer>"
+    rows = [{"completion": text, "answer": "Paris", "cut": cut} for cut in (True, False)]
+    source = write(tmp_path / name, rows)
+    result = cli("score", source, "-r", "rlvr", "-p", "format=ta", "--column", "truncated=cut", "--json")
+    assert json.loads(result.out)["status"] == {"ok": 1, "unparsed": 1}
+
+
+@pytest.mark.parametrize("place", ["gold_kind", "extra_info"])
+def test_a_rows_own_gold_kind_says_how_its_list_is_read(tmp_path: Path, cli, place: str) -> None:
+    text = "<think>t</think><answer1>a</answer1><confidence1>0.5</confidence1><answer2>b</answer2><confidence2>0.5</confidence2>"
+    kinds = ["set", "aliases", None]
+    rows = [{"completion": text, "answers": ["a", "b"] if kind else "a", "gold_kind": kind} for kind in kinds]
+    if place == "extra_info":
+        rows = [row | {"extra_info": {"gold_kind": row.pop("gold_kind")}} for row in rows]
+    source, target = write(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl"
+    arguments = ("score", source, "-r", "multi_rlvr", "-p", "format=multi_noanalysis", "-p", "max_answers=2")
+    facts = json.loads(cli(*arguments, "-o", target, "--json").out)
+    assert RowFile.open(target).read().columns["reward"] == [2.0, 1.0, 1.0]  # b is a gold of its own in the first alone
+    assert facts["used"]["gold_kind"].endswith("gold_kind")
+    assert json.loads(cli(*arguments, "--json").out)["mean"] == facts["mean"]
+    assert json.loads(cli(*arguments, "--gold-kind", "set", "--json").out)["max"] == 2.0
+    bad = write(
+        tmp_path / "bad.jsonl", [*rows, {**rows[0], place: "alias" if place == "gold_kind" else {"gold_kind": "alias"}}]
+    )
+    assert "row 4, column" in cli.refuses(*("score", bad, *arguments[2:]))
+    flat = write(
+        tmp_path / "flat.jsonl", [{"completion": text, "answers": "a"}, {"completion": text, "answers": ["a", "b"]}]
+    )
+    assert "the reference of row 2" in cli.refuses(*("score", flat, *arguments[2:]))
+
+
 @pytest.mark.parametrize(
     ("row", "arguments", "parts"),
     [

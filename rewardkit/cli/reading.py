@@ -72,7 +72,11 @@ Source = Annotated[
 ]
 MatchMode = Annotated[str, typer.Option("--match-mode", help="numeric_safe, or official (SQuAD).")]
 GoldKind = Annotated[
-    str | None, typer.Option("--gold-kind", help="A flat list of references is: aliases (of one answer) or set.")
+    str | None,
+    typer.Option(
+        "--gold-kind",
+        help="A flat list of references is: aliases (of one answer) or set; by default a row says it in gold_kind.",
+    ),
 ]
 Missing = Annotated[str | None, typer.Option("--missing", help="A missing confidence: drop, zero or half.")]
 Compat = Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,7 +19,7 @@ from rewardkit import rewards
 from rewardkit.cli import reading as options
 from rewardkit.cli.app import app, err, out
 from rewardkit.data.files import BATCH_ROWS, Batch, RowFile, file_format, row_writer
-from rewardkit.data.rollouts import Column, find_column, references_of, usual_column
+from rewardkit.data.rollouts import Column, find_column, gold_kind_columns, references_of, usual_column
 from rewardkit.errors import DataError, InvalidArgumentError
 from rewardkit.rewards import Reward
 from rewardkit.types import RewardBatch
@@ -143,13 +144,15 @@ class _Scorer:
         for name, column in columns.items():
             self.extra[name] = find_column(column, str(rows.path), rows.columns)
         self.group = usual_column("prompt", rows, group) if reward.needs_group or group is not None else None
+        kinds = [] if gold_kind is not None else gold_kind_columns(rows.columns)
         self.used = {
             "completion": self.completion.text,
             "references": self.references.text,
             **{name: column.text for name, column in self.extra.items()},
             **({} if self.group is None else {"group": self.group.text}),
+            **({"gold_kind": " or ".join(column.text for column in kinds)} if kinds else {}),
         }
-        named = [self.completion, self.references, *self.extra.values(), *([self.group] if self.group else [])]
+        named = [self.completion, self.references, *self.extra.values(), *([self.group] if self.group else []), *kinds]
         self.needed = list(dict.fromkeys(column.base for column in named))
 
     def fingerprint(self, batch_rows: int) -> str:
@@ -167,8 +170,7 @@ class _Scorer:
         columns: dict[str, Any] = {}
         for name, column in self.extra.items():
             values = column.values(batch)
-            numeric = all(isinstance(value, (int, float)) for value in values if value is not None)
-            columns[name] = column.part(batch).numbers(column.text) if numeric else values
+            columns[name] = column.part(batch).numbers(column.text) if _is_numeric(values) else values
         if self.group is not None:
             columns["group_ids"] = self.group.part(batch).keys(self.group.text)
         texts = self.completion.part(batch).texts(self.completion.text)
@@ -180,6 +182,12 @@ class _Scorer:
                 raise
             row = None if error.row is None else batch.rows[error.row]
             raise DataError(error.expected, error.found, file=batch.file, row=row, column=error.column) from error
+        except InvalidArgumentError as error:
+            cell = re.fullmatch(r"(\w+)\[([0-9]+)\]", error.argument)
+            if cell is None or cell[1] not in self.extra or int(cell[2]) >= len(batch):
+                raise
+            row, column = batch.rows[int(cell[2])], self.extra[cell[1]].text
+            raise DataError(error.expected, error.got, file=batch.file, row=row, column=column) from error
 
 
 class _Kept:
@@ -264,6 +272,12 @@ class _Summary:
             "reasons": dict(self.reason.most_common()),
             "components": {name: total / self.n for name, total in self.components.items()},
         }
+
+
+def _is_numeric(values: list[Any]) -> bool:
+    """Whether a column is of numbers; nulls alone, booleans and lists are for the reward to read."""
+    given = [value for value in values if value is not None]
+    return bool(given) and all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in given)
 
 
 def _parameters(given: list[str] | None) -> dict[str, Any]:

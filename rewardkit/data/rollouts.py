@@ -357,7 +357,8 @@ class _Reader:
 
     def read(self, progress: Progress | None) -> Rollouts:
         needed: list[str] = []
-        for column in [*self.by, *(c for columns in self.roles.values() for c in columns)]:
+        own = [] if self.reading.gold_kind or self.roles["label"] else gold_kind_columns(self.rows.columns)
+        for column in [*self.by, *(c for columns in self.roles.values() for c in columns), *own]:
             if column.base not in needed:
                 needed.append(column.base)
         parts, done = [], 0
@@ -540,24 +541,57 @@ class _Reader:
         )
 
 
+def gold_kind_columns(available: Iterable[str]) -> list[Column]:
+    """Where a row says itself how its flat list of golds is read, as the data builders write it."""
+    available = tuple(available)
+    found = [Column.of(name, available) for name in ("extra_info.gold_kind", "gold_kind")]
+    return [column for column in found if column is not None]
+
+
 def references_of(batch: Batch, column: Column, gold_kind: GoldKind | None) -> References:
     """A batch's references; what is wrong with one is said with its file, row and column.
 
+    Args:
+        batch: The rows.
+        column: The column of references.
+        gold_kind: How a flat list is read; where it is None, each row says it in the columns of :func:`gold_kind_columns`.
+
     Raises:
         DataError: A reference is empty or has the wrong type.
-        InvalidArgumentError: A flat list that ``gold_kind`` does not say how to read.
+        InvalidArgumentError: A flat list that neither ``gold_kind`` nor its row says how to read.
     """
     values = [_gold(value) for value in column.values(batch)]
-    try:
-        return References.of(values, gold_kind=gold_kind, rows=len(values))
-    except DataError as error:
-        row = None if error.row is None else batch.rows[error.row]
-        raise DataError(error.expected, error.found, file=batch.file, row=row, column=column.text) from None
-    except InvalidArgumentError as error:
-        if error.argument == "gold_kind":
-            raise InvalidArgumentError("--gold-kind", expected=error.expected, got=gold_kind) from None
-        index = int(re.sub(r"[^0-9]", "", error.argument) or 0)
-        raise DataError(error.expected, error.got, file=batch.file, row=batch.rows[index], column=column.text) from None
+    kinds = [gold_kind] * len(values) if gold_kind is not None else _own_gold_kinds(batch)
+    golds: list[Any] = [()] * len(values)
+    for kind in dict.fromkeys(kinds):
+        rows = [row for row, own in enumerate(kinds) if own == kind]
+        try:
+            read = References.of([values[row] for row in rows], gold_kind=kind)
+        except DataError as error:
+            number = None if error.row is None else batch.rows[rows[error.row]]
+            raise DataError(error.expected, error.found, file=batch.file, row=number, column=column.text) from None
+        except InvalidArgumentError as error:
+            index = re.search(r"references\[([0-9]+)\]", f"{error.argument} {error.expected}")
+            number = batch.rows[rows[int(index[1]) if index else 0]]
+            if error.argument == "gold_kind":
+                expected = (
+                    error.expected.replace(index[0], f"the reference of row {number}") if index else error.expected
+                )
+                raise InvalidArgumentError("--gold-kind", expected=expected, got=kind) from None
+            raise DataError(error.expected, error.got, file=batch.file, row=number, column=column.text) from None
+        for row, gold in zip(rows, read.golds, strict=True):
+            golds[row] = gold
+    return References(tuple(golds))
+
+
+def _own_gold_kinds(batch: Batch) -> list[Any]:
+    kinds: list[Any] = [None] * len(batch)
+    for column in gold_kind_columns(batch.columns):
+        for index, kind in enumerate(column.values(batch)):
+            if kind not in (None, "aliases", "set"):
+                raise column.part(batch).bad(column.text, index, "aliases, set or null")
+            kinds[index] = kinds[index] or kind
+    return kinds
 
 
 def usual_column(role: str, rows: RowFile, wanted: str | None = None) -> Column:
