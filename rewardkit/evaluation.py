@@ -149,6 +149,9 @@ def measure(run: Rollouts, rows: Any, settings: Settings) -> dict[str, Any]:
         _hypotheses(run, rows, chosen, put)
     elif run.kind == "set":
         _sets(run, rows, settings, chosen, put)
+    if run.kind != "single":
+        values["merged_answers"] = int(run.merged[rows].sum())
+        values["merged_rows"] = int((run.merged[rows] > 0).sum())
     top, y = top_answer(confidence, correct, mask)
     put("accuracy", y.mean())
     stated = ~np.isnan(top)
@@ -248,7 +251,7 @@ def _hypotheses(run: Rollouts, rows: Any, chosen: dict[str, Any], put: Any) -> N
     good = rows[run.wellformed[rows]]
     put("hypotheses", run.mask[rows].sum(axis=1).mean())
     put("listed", run.correct[rows].any(axis=1).mean())
-    put("uniqueness", float((run.distinct[rows] / np.maximum(1, run.mask[rows].sum(axis=1))).mean()))
+    put("uniqueness", float((run.distinct[rows] / np.maximum(1, run.distinct[rows] + run.merged[rows])).mean()))
     if not len(good):
         return
     mask = run.mask[good] & ~np.isnan(run.confidence[good])

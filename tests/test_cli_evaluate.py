@@ -133,7 +133,10 @@ def test_sets(tmp_path: Path, cli) -> None:
     assert found["pass@1_max_conf"] == found["accuracy"] == pytest.approx(2 / 3)
     assert found["precision"] == pytest.approx(1 / 3)
     assert found["uniqueness"] == pytest.approx(5 / 6)
-    assert found["set_brier"] == pytest.approx(np.mean([(0.16 + 0.09) / 2, (0.04 + 0.25) / 2, (0.04 + 0.01) / 2]))
+    assert found["set_brier"] == pytest.approx(
+        np.mean([(0.16 + 0.09) / 2, (0.04 + 0.25) / 2, 0.04])
+    )  # gout named twice
+    assert (found["merged_rows"], found["merged_answers"]) == (1, 1)
     assert "label" in cli.refuses("evaluate", path, "--label", "id")
 
 
@@ -153,6 +156,115 @@ def test_hypotheses(tmp_path: Path, cli) -> None:
     assert found["mean_other"] == pytest.approx(0.3)
     assert found["event_nll"] == pytest.approx(-(math.log(0.6) + math.log(0.5)) / 2)
     assert found["nll"] == pytest.approx(-(math.log(0.6) + math.log(0.5 * math.exp(-1))) / 2)
+
+
+def hypotheses(listed: list[tuple[str, float]], other: float) -> str:
+    inner = "".join(f"<h{i}>{h}</h{i}><w{i}>{w}</w{i}>" for i, (h, w) in enumerate(listed, 1))
+    return f"<think>t</think><hypotheses>{inner}<other>{other}</other></hypotheses>"
+
+
+def answer_set(*answers: tuple[str, float]) -> str:
+    inner = "".join(
+        f"<answer{i}>{a}</answer{i}><confidence{i}>{q}</confidence{i}>" for i, (a, q) in enumerate(answers, 1)
+    )
+    return f"<think>t</think>{inner}<analysis>z</analysis>"
+
+
+def measured(cli, path: Path, *arguments: object) -> tuple[dict, dict]:
+    (file,) = json.loads(cli("evaluate", path, "--json", "--draws", 0, *arguments).out)["files"]
+    return file, file["groups"]["all"]
+
+
+def test_equal_hypotheses_are_one_with_the_sum_of_their_weights(tmp_path: Path, cli) -> None:
+    text = hypotheses([("flu", 0.3), ("the flu", 0.2), ("cold", 0.4)], 0.1)
+    path = write(tmp_path / "x.jsonl", [{"completion": text, "answer": "flu"}] * 2)
+    file, found = measured(cli, path)
+    assert found["accuracy"] == 1
+    assert found["mean_confidence"] == pytest.approx(0.5)
+    assert found["event_nll"] == pytest.approx(-math.log(0.5))
+    assert found["p_gold_gap"] == pytest.approx(0.5 - (0.5**2 + 0.4**2 + 0.1**2))
+    assert found["hypotheses"] == 2
+    assert found["uniqueness"] == pytest.approx(2 / 3)
+    assert (found["merged_answers"], found["merged_rows"]) == (2, 2)
+    assert any("2 merged in 2 rows" in note for note in file["notes"])
+
+
+def test_all_ways_to_write_the_gold_add_up_among_hypotheses(tmp_path: Path, cli) -> None:
+    """The relation cannot know that NYC is New York City; the gold's aliases do."""
+    text = hypotheses([("NYC", 0.3), ("New York City", 0.2), ("Boston", 0.4)], 0.1)
+    row = {"completion": text, "answer": ["New York City", "NYC"]}
+    _, found = measured(cli, write(tmp_path / "x.jsonl", [row]), "--gold-kind", "aliases")
+    assert found["event_nll"] == pytest.approx(-math.log(0.5))
+
+
+def test_equal_answers_of_a_set_are_one_with_the_highest_confidence(tmp_path: Path, cli) -> None:
+    text = answer_set(("flu", 0.2), ("the flu", 0.9), ("x", 0.0))
+    file, found = measured(cli, write(tmp_path / "x.jsonl", [{"completion": text, "golds": ["flu"]}]))
+    assert found["accuracy"] == found["pass@1_max_conf"] == 1
+    assert found["mean_confidence"] == pytest.approx(0.9)
+    assert found["brier_loss"] == pytest.approx(0.01)
+    assert found["precision"] == pytest.approx(1 / 3)
+    assert found["merged_answers"] == 1
+    assert any("highest confidence" in note for note in file["notes"])
+
+
+def test_the_strict_reading_fails_duplicates_as_training_does(tmp_path: Path, cli) -> None:
+    text = answer_set(("flu", 0.2), ("the flu", 0.3), ("x", 0.0))
+    _, found = measured(cli, write(tmp_path / "x.jsonl", [{"completion": text, "golds": ["flu"]}]), "--mode", "strict")
+    assert found["status"] == {"duplicate_answers": 1}
+    assert (found["format_adherence"], found["set_accuracy"], found["confidence_missing"]) == (0, 0, 1)
+
+
+def test_duplicates_are_those_of_the_rows_own_matcher(tmp_path: Path, cli) -> None:
+    rows = [
+        {"completion": answer_set(("x=1", 0.2), ("x = 1  # one", 0.6)), "golds": ["x = 1"], "data_source": source}
+        for source in ("code", "words")
+    ]
+    path = write(tmp_path / "x.jsonl", rows)
+    assert measured(cli, path)[1]["merged_answers"] == 0
+    assert measured(cli, path, "--matcher-for", "code=code_ast")[1]["merged_answers"] == 1
+
+
+def test_as_many_answers_count_as_a_row_gives(tmp_path: Path, cli) -> None:
+    names = "abcdefg"
+    seven = answer_set(*((name * 3, 0.1) for name in names))
+    listed = hypotheses([(name * 3, 0.1) for name in names], 0.3)
+    file, found = measured(cli, write(tmp_path / "h.jsonl", [{"completion": listed, "answer": "ggg"}]))
+    assert file["used"]["max_answers"] == found["hypotheses"] == 7
+    assert found["event_nll"] == pytest.approx(-math.log(0.1))
+    rows = [{"completion": seven, "golds": ["ggg"]}, {"completion": answer_set(("ggg", 0.9)), "golds": ["ggg"]}]
+    path = write(tmp_path / "s.jsonl", rows)
+    file, found = measured(cli, path)
+    assert file["used"]["max_answers"] == 7
+    assert (found["set_accuracy"], found["precision"]) == (1, pytest.approx(1 / 7))
+    assert any("K = 7" in note and "1 in 1 rows, 7 in 1 rows" in note for note in file["notes"])
+    file, found = measured(cli, path, "-k", 3)
+    assert file["used"]["max_answers"] == 3
+    assert (found["set_accuracy"], found["precision"]) == (0.5, pytest.approx(1 / 6))
+    assert any("1 rows give more than 3 answers" in note for note in file["notes"])
+
+
+def test_more_answers_than_can_be_read_are_told(tmp_path: Path, cli) -> None:
+    rows = [{"completion": answer_set(*((f"a{i}", 0.01) for i in range(n))), "golds": ["a69"]} for n in (70, 64)]
+    file, found = measured(cli, write(tmp_path / "x.jsonl", rows))
+    assert file["used"]["max_answers"] == 64
+    assert found["set_accuracy"] == 0
+    assert any("1 rows give more than 64 answers" in note for note in file["notes"])
+
+
+def test_tags_in_the_reasoning_are_no_answers_beyond_k(tmp_path: Path, cli) -> None:
+    text = "<think><answer9>x</answer9></think>" + answer_set(("a", 0.5)).removeprefix("<think>t</think>")
+    file, _ = measured(cli, write(tmp_path / "x.jsonl", [{"completion": text, "golds": ["a"]}]), "-k", 1)
+    assert not any("more than" in note for note in file["notes"])
+
+
+def test_the_strict_reading_takes_the_usual_number_of_answers(tmp_path: Path, cli) -> None:
+    four = [(name, 0.2) for name in "bcde"]
+    rows = [{"completion": answer_set(*four[:n]), "golds": ["b"]} for n in (4, 4, 2)]
+    file, found = measured(cli, write(tmp_path / "x.jsonl", rows), "--mode", "strict")
+    assert file["used"]["max_answers"] == 4
+    assert found["format_adherence"] == pytest.approx(2 / 3)
+    assert any("K = 4, the usual number" in note for note in file["notes"])
 
 
 def test_files_are_compared_pairwise_and_written_as_markdown(tmp_path: Path, cli) -> None:

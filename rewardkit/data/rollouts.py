@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 import numpy as np
 
-from rewardkit import matching, parsing
+from rewardkit import matching, parsing, shaping
 from rewardkit.data.files import Batch, PathLike, RowFile, missing_column
 from rewardkit.errors import DataError, InvalidArgumentError, UnknownNameError
 from rewardkit.types import Bool, Float64, Forecast, GoldKind, Outcome, References
@@ -66,7 +67,8 @@ class Reading:
             that is not null counts.
         format: A name of :data:`rewardkit.parsing.FORMATS`, "stored" (read no text), or "auto".
         mode: "lenient", "strict" or "rlcr" parsing; ``None`` takes what ``compat`` wants.
-        max_answers: K of formats with several answers.
+        max_answers: K of formats with several answers, the number asked for; ``None`` takes the most that a row gives (up to
+            64), and for the strict reading of sets, which wants one number of all rows, the usual number in the first rows.
         matcher: Name of a matcher, where labels are computed.
         matchers: Other matchers for rows of some data sources, by the value of the column ``source``.
         match_mode: "numeric_safe" or "official".
@@ -110,6 +112,9 @@ class Reading:
 class Rollouts:
     """A rollout file as arrays of N rows and K answer slots.
 
+    Equal answers of one row are one answer here, as the matcher has it (in strict reading they make the row ill-formed): the
+    first is kept, with the sum of the weights where answers exclude each other (hypotheses), else with the highest confidence.
+
     Attributes:
         file: Where it was read from.
         kind: "single" (one answer), "set" (several, each with its own confidence) or "hypotheses" (weights and Other).
@@ -123,7 +128,8 @@ class Rollouts:
         n_golds: int64 ``[N]``; 0 where the references were not read.
         wellformed: bool ``[N]``: the format was followed (and the confidence can be read).
         reason: ``[N]`` why not, "" where it was.
-        distinct: int64 ``[N]`` different answers of a set.
+        distinct: int64 ``[N]`` different answers of a row.
+        merged: int64 ``[N]`` answers of a row that were merged into an equal one before them.
         answers: ``[N][<=K]`` the answers themselves; empty where no text was read.
         chars: int64 ``[N]`` length of the completion in characters; -1 where no text was read.
         tokens: float64 ``[N]``, NaN where unknown.
@@ -147,6 +153,7 @@ class Rollouts:
     wellformed: Bool
     reason: list[str]
     distinct: Any
+    merged: Any
     answers: list[list[str]]
     chars: Any
     tokens: Float64
@@ -301,12 +308,10 @@ class _Reader:
     def _choose_format(self, head: Batch) -> None:
         self.format = self.reading.format
         stored = bool(self.roles["label"] and self.roles["confidence"])
+        texts: list[str] = []
+        if self.roles["completion"] and self.format != "stored":
+            texts = self.roles["completion"][0].part(head).texts(self.roles["completion"][0].text)
         if self.format == "auto":
-            texts = (
-                self.roles["completion"][0].part(head).texts(self.roles["completion"][0].text)
-                if self.roles["completion"]
-                else []
-            )
             self.format = _guess_format(texts) or ("stored" if stored else "")
             if not self.format:
                 if not self.roles["completion"]:
@@ -328,6 +333,14 @@ class _Reader:
         if form is not None and form.many:
             self.kind = "hypotheses" if form.name == "hypotheses" else "set"
         self.mode = self.reading.mode or ("rlcr" if self.compat == "rlcr" and self.kind == "single" else "lenient")
+        self.max_answers = self.reading.max_answers
+        if form is not None and form.many:
+            name = next(part.name for part in form.parts if part.role == "answer")
+            self.numbered = re.compile(rf"<{re.escape(name)}([0-9]{{1,9}})>")
+            if self.max_answers is None and self.mode == "strict" and form.exact:
+                self.max_answers = self._usual_number(texts)
+        self.given: Counter[int] = Counter()  # answers of a row, and of how many rows
+        self.beyond = 0  # rows that give more answers than are read
         if self.kind != "single":
             # A label or a confidence per row says nothing about each of several answers.
             for role in ("label", "confidence"):
@@ -378,15 +391,13 @@ class _Reader:
             column = self.roles["completion"][0]
             texts = column.part(batch).texts(column.text)
             part["chars"] = np.fromiter(map(len, texts), np.int64, n)
-            forecast = parsing.parse(
-                texts,
-                self.format,
-                self.mode,  # type: ignore[arg-type]
-                max_answers=self.reading.max_answers if self.kind != "single" else None,
-            )
+            forecast = self._parse(texts)
         elif self.roles["completion"]:
             column = self.roles["completion"][0]
             part["chars"] = np.fromiter(map(len, column.part(batch).texts(column.text)), np.int64, n)
+        part["merged"] = np.zeros(n, np.int64)
+        if forecast is not None and self.kind != "single":
+            forecast, part["merged"] = self._without_duplicates(forecast, batch)
         width = 1 if forecast is None else forecast.mask.shape[1]
         part["answers"] = [[]] * n if forecast is None else forecast.answers
         part["mask"] = np.ones((n, 1), bool) if forecast is None else forecast.mask.copy()
@@ -418,14 +429,6 @@ class _Reader:
                 why or (f"failed: {error}" if error else "")
                 for why, error in zip(part["reason"], outcome.error, strict=True)
             ]
-            if self.kind != "single":
-                classes = matching.equivalence_classes(
-                    forecast.answers,
-                    matcher=self.reading.matcher,
-                    mode=self.reading.match_mode,  # type: ignore[arg-type]
-                )
-                if classes.shape[1]:
-                    part["distinct"] = (classes == np.arange(classes.shape[1])).sum(axis=1)
         for role in ("tokens", "prior_logprob"):
             values = np.full(n, math.nan)
             if self.roles[role]:
@@ -439,21 +442,94 @@ class _Reader:
         part["set_construction"] = set(built[0].part(batch).keys(built[0].text)) if built else set()
         return part
 
+    def _parse(self, texts: list[str]) -> Forecast:
+        """What the completions claim; of sets and hypotheses, as many answers as there are unless a number was given."""
+        mode: Any = self.mode
+        if self.kind == "single":
+            return parsing.parse(texts, self.format, mode)
+        limit = self.max_answers or parsing.MAX_ANSWERS
+        forecast = parsing.parse(texts, self.format, mode, max_answers=limit)
+        counts = forecast.mask.sum(axis=1)
+        self.given.update(counts.tolist())
+        if self.mode != "strict":  # which says of such rows that they are ill-formed
+            self.beyond += self._rows_beyond(texts, limit)
+        if self.max_answers is None:
+            width = max(1, int(counts.max(initial=0)))
+            slots = {name: getattr(forecast, name)[:, :width] for name in ("probs", "mask", "has_prob")}
+            forecast = replace(forecast, **slots)
+        return forecast
+
+    def _rows_beyond(self, texts: list[str], limit: int) -> int:
+        """How many completions give more than ``limit`` answers."""
+        held = [text for text in texts if any(int(found[1]) > limit for found in self.numbered.finditer(text))]
+        if not held:
+            return 0
+        # The tags may stand in the reasoning, or hold nothing: the parser knows.
+        most = parsing.MAX_ANSWERS
+        counts = parsing.parse(held, self.format, "lenient", max_answers=most).mask.sum(axis=1)
+        return int((counts > limit).sum() if limit < most else (counts == most).sum())
+
+    def _usual_number(self, texts: list[str]) -> int | None:
+        """The number of answers that most completions give, the largest among equals; ``None`` where none gives any."""
+        counts = parsing.parse(texts, self.format, "lenient", max_answers=parsing.MAX_ANSWERS).mask.sum(axis=1)
+        numbers = Counter(counts[counts > 0].tolist())
+        return max(numbers, key=lambda number: (numbers[number], number)) if numbers else None
+
+    def _matcher_rows(self, batch: Batch) -> dict[str, list[int]]:
+        """The matchers in use, and the rows of each."""
+        if not self.reading.matchers:
+            return {self.reading.matcher: list(range(len(batch)))}
+        source = self.roles["source"][0]
+        rows: dict[str, list[int]] = {}
+        for row, key in enumerate(source.part(batch).keys(source.text)):
+            rows.setdefault(self.reading.matchers.get(key, self.reading.matcher), []).append(row)
+        return rows
+
+    def _without_duplicates(self, forecast: Forecast, batch: Batch) -> tuple[Forecast, Any]:
+        """Merges equal answers of a row (strict reading: rejects the row), and says how many were merged away."""
+        width = forecast.mask.shape[1]
+        classes = np.full((len(batch), width), -1, np.int64)
+        mode: Any = self.reading.match_mode
+        for name, rows in self._matcher_rows(batch).items():
+            found = matching.equivalence_classes([forecast.answers[row] for row in rows], matcher=name, mode=mode)
+            classes[rows, : found.shape[1]] = found
+        before = forecast.mask.sum(axis=1)
+        if self.mode == "strict":
+            repeated = shaping.has_duplicates(classes)
+            forecast = shaping.reject(forecast, repeated, "duplicate_answers")
+            answers = [[] if again else row for again, row in zip(repeated, forecast.answers, strict=True)]
+            keep = ~repeated[:, None]
+            forecast = replace(
+                forecast,
+                answers=answers,
+                probs=forecast.probs * keep,
+                mask=forecast.mask & keep,
+                has_prob=forecast.has_prob & keep,
+                other=forecast.other * keep[:, 0],
+            )
+            return forecast, np.zeros(len(batch), np.int64)
+        exclusive = self.kind == "hypotheses"
+        forecast = shaping.merge_duplicates(forecast, classes, probs="sum" if exclusive else "max")
+        return forecast, before - forecast.mask.sum(axis=1)
+
     def _judge(self, forecast: Forecast, batch: Batch) -> Outcome:
-        """Compares with the references, each row by the matcher of its own data source."""
+        """Compares with the references, each row by the matcher of its own data source.
+
+        Of hypotheses, every way to write the gold counts, since they are one answer whose weights add up; of a set, each gold
+        credits one answer.
+        """
         references = references_of(batch, self.roles["references"][0], self.reading.gold_kind)
         mode: Any = self.reading.match_mode
+        credit: Any = "independent" if self.kind == "hypotheses" else "distinct"
         if not self.reading.matchers:
-            return matching.match(forecast, references, matcher=self.reading.matcher, mode=mode)
-        source = self.roles["source"][0]
-        names = [self.reading.matchers.get(key, self.reading.matcher) for key in source.part(batch).keys(source.text)]
+            return matching.match(forecast, references, matcher=self.reading.matcher, mode=mode, credit=credit)
         correct = np.zeros(forecast.mask.shape, bool)
         found = np.zeros((len(batch), max(map(len, references.golds))), bool)
         error = [""] * len(batch)
-        for name in dict.fromkeys(names):
-            rows = [row for row, used in enumerate(names) if used == name]
+        for name, rows in self._matcher_rows(batch).items():
             golds = References(tuple(references.golds[row] for row in rows))
-            part = matching.match([forecast.answers[row] for row in rows], golds, matcher=name, mode=mode)
+            answers = [forecast.answers[row] for row in rows]
+            part = matching.match(answers, golds, matcher=name, mode=mode, credit=credit)
             correct[rows, : part.correct.shape[1]] = part.correct
             found[rows, : part.found.shape[1]] = part.found
             for row, why in zip(rows, part.error, strict=True):
@@ -495,6 +571,9 @@ class _Reader:
         used["format"] = self.format
         if self.format != "stored":
             used["mode"] = self.mode
+        if self.kind != "single":
+            used["max_answers"] = self.max_answers or mask.shape[1]
+            self._note_answers(used["max_answers"], flat("merged"))
         used["labels"] = "stored" if self.roles["label"] else "matched"
         if not self.roles["label"]:
             used |= {"matcher": self.reading.matcher, "match_mode": self.reading.match_mode}
@@ -530,6 +609,7 @@ class _Reader:
             wellformed=flat("wellformed"),
             reason=[why for part in parts for why in part["reason"]],
             distinct=flat("distinct"),
+            merged=flat("merged"),
             answers=[answers for part in parts for answers in part["answers"]],
             chars=flat("chars"),
             tokens=flat("tokens"),
@@ -539,6 +619,24 @@ class _Reader:
             set_construction=next(iter(built), None),
             compat=self.compat,
         )
+
+    def _note_answers(self, slots: int, merged: Any) -> None:
+        """Says what was done with the answers of sets and hypotheses."""
+        if merged.any():
+            how = "their weights add up" if self.kind == "hypotheses" else "the highest confidence counts"
+            self.notes.append(
+                f"equal answers of a row are one answer, {how}: {merged.sum()} merged in {(merged > 0).sum()} rows"
+            )
+        if self.beyond:
+            self.notes.append(f"{self.beyond} rows give more than {slots} answers, of which the first {slots} count")
+        numbers = sorted(count for count in self.given if count)
+        if self.kind == "set" and self.reading.max_answers is None and (len(numbers) > 1 or self.mode == "strict"):
+            seen = ", ".join(f"{number} in {self.given[number]} rows" for number in numbers) or "none can be read"
+            taken = "the usual number in the first rows" if self.mode == "strict" else "the most of a row"
+            self.notes.append(
+                f"answers were read with K = {slots}, {taken} ({seen}); shares of slots (precision, uniqueness) are of K: "
+                "-k says how many answers were asked for"
+            )
 
 
 def gold_kind_columns(available: Iterable[str]) -> list[Column]:

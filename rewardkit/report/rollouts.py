@@ -273,7 +273,7 @@ def _pieces(texts: Sequence[str], used: Mapping[str, Any]) -> list[list[tuple[st
     form = used.get("format")
     if form in (None, "stored") or not texts:
         return [[] for _ in texts]
-    found = parsing.spans(list(texts), form, used.get("mode", "lenient"))
+    found = parsing.spans(list(texts), form, used.get("mode", "lenient"), max_answers=used.get("max_answers"))
     return [[(piece.role, piece.start, piece.stop) for piece in row] for row in found]
 
 
