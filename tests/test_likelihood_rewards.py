@@ -365,3 +365,79 @@ def test_expected_verifree_is_accuracy_with_less_variance() -> None:
     assert values.mean() == pytest.approx(correct.mean(), abs=0.01)
     assert values.var() == pytest.approx(0.0889, abs=0.005)
     assert correct.var() == pytest.approx(0.2222, abs=0.005)
+
+
+# ---- rows that a table left empty -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nothing", [None, float("nan"), np.float32("nan"), []])
+@pytest.mark.parametrize("status", [None, float("nan"), "", "ok"])
+def test_what_a_table_has_no_value_for_is_no_score(nothing, status) -> None:
+    batch = rewards.get("rlpr")(reference_logprobs=[nothing, [-0.1]], reference_status=[status, "ok"])
+    assert batch.status == ["failed:no_reference_logprobs", "ok"]
+    assert batch.values[0] == rewards.get("rlpr").fail_reward
+    with pytest.raises(InvalidArgumentError, match=r"reference_status\[0\]"):
+        rewards.get("rlpr")(reference_logprobs=[[-0.1]], reference_status=[3])
+    with pytest.raises(InvalidArgumentError, match="reference_logprobs"):
+        rewards.get("rlpr")(reference_logprobs=[-0.1, [-0.1]])
+
+
+def test_nover_leaves_a_row_without_a_length_out_of_the_ranking() -> None:
+    columns = {"reference_logprobs": [[-0.1], [-0.5], [-0.9]], "group_ids": [1, 1, 1]}
+    for broken in (None, float("nan"), float("inf"), -1):
+        batch = rewards.get("nover")(reasoning_tokens=[broken, 10, 10], **columns)
+        assert batch.status == ["failed:no_reasoning_tokens", "ok", "ok"]
+        assert batch.components["rank"].tolist() == [0.0, 1.0, 0.5]
+        assert np.isfinite(batch.values).all()
+    far = rewards.get("nover", floor=-1e6)(
+        reference_logprobs=[[-9e5], [-8e5]], reasoning_tokens=[1, 1], group_ids=[1, 1]
+    )
+    assert far.components["rank"].tolist() == [0.5, 1.0]
+    assert np.isfinite(far.components["perplexity"]).all()
+
+
+def test_darl_says_why_the_own_answer_has_no_likelihood() -> None:
+    reward = rewards.get("darl")
+    told = ["empty_answer", "no_prompt_logprobs", "ok", None]
+    batch = reward(reference_logprobs=[[-0.1]] * 4, own_logprobs=[[], [], [-0.2], [-0.2]], own_status=told)
+    assert batch.status == ["unparsed", "failed:no_prompt_logprobs", "ok", "ok"]
+    assert batch.reason[:2] == told[:2]
+    assert "own_status" in reward.optional
+    assert rewards.get("darl", beta=0.0)(reference_logprobs=[[-0.1]], own_status=["not_asked"]).status == ["ok"]
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "scores", "baselines"),
+    [
+        ("rlpr", {"clip": False}, (0.0, 1.0), (0.0, 1.0)),
+        ("rlpr", {"clip": True}, (0.0, 1.0), (0.0, 1.0)),
+        ("rlpr", {"clip": False, "reduce": "mean_log"}, (-200.0, 0.0), (-200.0, 0.0)),
+        ("rlpr", {"clip": True, "reduce": "mean_log"}, (-200.0, 0.0), (-200.0, 0.0)),
+        ("darl", {"alpha": 2.0, "clip": True}, (0.0, 1.0), (0.0, 1.0)),
+        ("darl", {"alpha": 2.0, "clip": False, "beta": 0.0}, (0.0, 1.0), (0.0, 1.0)),
+    ],
+)
+def test_the_declared_range_is_attained_with_a_baseline(name, params, scores, baselines) -> None:
+    reward = rewards.get(name, debias=True, **params)
+    found = []
+    for score in scores:
+        for baseline in baselines:
+            log = score if params.get("reduce") else math.log(score) if score else -math.inf
+            columns = {"own_logprobs": [[-math.inf]]} if name == "darl" else {}
+            for texts in ([GOOD], [BAD], []):  # without completions there is no format term
+                found += reward(texts, reference_logprobs=[[log]], baseline=[baseline], **columns).values.tolist()
+    assert min(found) == pytest.approx(reward.min_value)
+    if not (name == "darl" and reward.beta):  # whose bonus needs an own answer just so likely
+        assert max(found) == pytest.approx(reward.max_value)
+    assert max(found) <= reward.max_value + 1e-12
+    for outside in (5.0, -0.5 if not params.get("reduce") else 0.5, float("nan")):
+        row = reward([GOOD], reference_logprobs=[[-0.1]], own_logprobs=[[-0.1]], baseline=[outside])
+        assert row.status == ["failed:no_baseline"]
+        assert row.values[0] == reward.fail_reward
+
+
+def test_jepo_attains_its_range() -> None:
+    reward = rewards.get("jepo", floor=-30.0)
+    batch = reward(reference_logprobs=[[0.0], [-50.0]], group_ids=[1, 1])
+    assert batch.values.max() == pytest.approx(reward.max_value, abs=1e-12)
+    assert batch.values.min() == pytest.approx(reward.min_value, abs=1e-9)

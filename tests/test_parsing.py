@@ -866,3 +866,18 @@ def test_unknown_format() -> None:
 
 def test_names_are_lower_case_words() -> None:
     assert all(set(name) <= set(string.ascii_lowercase + "_") for name in parsing.FORMATS)
+
+
+def test_a_sum_of_decimals_meets_its_tolerance_as_written() -> None:
+    """.01 + .00 + .97 is 0.98: within 0.02 of 1 on paper, and just outside of it in floats."""
+    for a in range(99):
+        for b in range(99 - a):
+            text = (
+                f"<think>x</think><hypotheses><h1>p</h1><w1>{a / 100:.2f}</w1><h2>q</h2><w2>{b / 100:.2f}</w2>"
+                f"<other>{(98 - a - b) / 100:.2f}</other></hypotheses>"
+            )
+            if a + b <= 98:
+                assert parsing.parse([text], "hypotheses").wellformed.all(), text
+    for other, good in (("0.42", True), ("0.43", False)):
+        text = f"<think>x</think><hypotheses><h1>p</h1><w1>0.6</w1><other>{other}</other></hypotheses>"
+        assert parsing.parse([text], "hypotheses").wellformed.tolist() == [good]

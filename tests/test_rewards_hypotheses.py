@@ -471,3 +471,31 @@ def test_rounding_above_zero_is_taken_back_and_a_certain_prior_stays_finite() ->
 def test_bad_parameters_are_named(params, argument) -> None:
     with pytest.raises(InvalidArgumentError, match=argument):
         rewards.get("hypotheses_backoff", **params)
+
+
+def test_a_correctness_bonus_under_residual_is_not_proper_and_says_so() -> None:
+    """Honest residual weights are p - other * prior, so the heaviest need not be the likeliest (found by search on a grid)."""
+    chances, prior = np.array([0.5, 0.45, 0.05]), np.array([0.9, 0.001, 0.05])
+    grid = [(a, b) for a in range(51) for b in range(51 - a)]
+    texts = [
+        f"<think>x</think><hypotheses><h1>a</h1><w1>{a / 50:.2f}</w1><h2>b</h2><w2>{b / 50:.2f}</w2>"
+        f"<other>{(50 - a - b) / 50:.2f}</other></hypotheses>"
+        for a, b in grid
+    ]
+
+    def best(weight: float) -> tuple[float, ...]:
+        reward = rewards.get("hypotheses_backoff", backoff="residual", correctness_weight=weight)
+        expected = sum(
+            chance * reward(texts, [gold] * len(texts), prior_logprob=np.full(len(texts), np.log(level))).values
+            for gold, chance, level in zip("abc", chances, prior, strict=True)
+        )
+        return tuple(part / 50 for part in grid[int(np.argmax(expected))])
+
+    honest = best(0.0)
+    assert honest[0] < honest[1]
+    assert best(3.0) != honest
+    assert rewards.get("hypotheses_backoff", backoff="residual").proper
+    bonus = rewards.get("hypotheses_backoff", backoff="residual", correctness_weight=3.0)
+    assert not bonus.proper
+    assert bonus.proper_for.startswith("nothing")
+    assert rewards.get("hypotheses_backoff", backoff="drop", correctness_weight=3.0).proper

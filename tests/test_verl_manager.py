@@ -749,6 +749,7 @@ def test_a_required_column_is_looked_for_at_start(tokenizer, tmp_path) -> None:
         ({"reward": "rlcr", "gold_kind": "both"}, "gold_kind"),
         ({"reward": "rlcr", "max_batch": 0}, "max_batch"),
         ({"reward": 3}, "reward"),
+        ({"reward": "hypotheses_backoff", "params": {"lift": False, "fail_mode": "per_example"}}, "params.*floor"),
     ],
 )
 def test_a_config_that_is_wrong_is_told_with_its_path(kwargs, words) -> None:

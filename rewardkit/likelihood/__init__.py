@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rewardkit.errors import MissingExtraError
-from rewardkit.likelihood.spans import REDUCTIONS, Reduction, reduce_rows, span_reduce
+from rewardkit.likelihood.spans import REDUCTIONS, Reduction, is_missing, reduce_rows, span_reduce
 from rewardkit.likelihood.splice import (
     AnswerSpan,
     Splice,
@@ -32,6 +32,7 @@ __all__ = [
     "Splice",
     "SpliceCounts",
     "answer_span",
+    "is_missing",
     "linear_token_logprobs",
     "reasoning_tokens",
     "reduce_rows",

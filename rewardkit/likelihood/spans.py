@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -82,11 +83,23 @@ def refused_offsets(span: int, got: list[int], tokens: int) -> InvalidArgumentEr
     )
 
 
+def is_missing(row: Any) -> bool:
+    """Whether a table has nothing in a row: None, or the NaN that pandas puts there."""
+    return row is None or (isinstance(row, (float, np.floating)) and math.isnan(row))
+
+
+def _flat(row: Any) -> Float64:
+    array = np.asarray(row, dtype=np.float64)
+    if array.ndim != 1:
+        raise ValueError(f"shape {array.shape}")
+    return array
+
+
 def reduce_rows(rows: Sequence[Any], how: Reduction, *, argument: str = "logprobs") -> Float64:
     """One number per row of a ragged list of log-probabilities.
 
     Args:
-        rows: ``[B]`` sequences of natural log-probabilities; ``None`` for a row that could not be scored.
+        rows: ``[B]`` sequences of natural log-probabilities; ``None`` (or pandas' NaN) for a row that could not be scored.
         how: One of :data:`REDUCTIONS`.
         argument: The name to use in errors.
 
@@ -97,7 +110,7 @@ def reduce_rows(rows: Sequence[Any], how: Reduction, *, argument: str = "logprob
         InvalidArgumentError: A row is not a sequence of numbers.
     """
     try:
-        parts = [np.empty(0) if row is None else np.asarray(row, dtype=np.float64).reshape(-1) for row in rows]
+        parts = [np.empty(0) if is_missing(row) else _flat(row) for row in rows]
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(argument, expected="a list of log-probabilities per row", got=rows) from error
     offsets = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)

@@ -26,7 +26,8 @@ OTHER_FAULTS: dict[str, str] = {
     "stale_policy": "the weights changed between the rollout and its scoring",
     "no_reference_logprobs": "no log-probabilities of the reference came with the row",
     "no_own_logprobs": "no log-probabilities of the model's own answer came with the row",
-    "no_baseline": "the row has no finite baseline",
+    "no_reasoning_tokens": "the row does not say how long its reasoning is",
+    "no_baseline": "the row has no baseline, or one outside the score's range",
 }
 """What is no fault of the policy: the row has failed."""
 

@@ -357,12 +357,16 @@ def _collect(text: str, tokens: list[_Token], tags, mode: str, max_answers: int,
         reading.other = max(0.0, 1.0 - listed) if weight is None else weight
 
 
+ROUNDING = 1e-9
+"""By how much a sum may miss the tolerance: .01 + .00 + .97 is 0.98, and less than that in floats."""
+
+
 def _weights(on_bad_sum: str, sum_tol: float, reading: _Reading) -> None:
     """Weights of hypotheses and Other are made to sum to one, where they nearly do or where that is asked for."""
     total = sum(prob or 0.0 for prob in reading.probs) + reading.other
     if total <= 0.0:
         raise _Ill("weights_all_zero")
-    if abs(total - 1.0) > sum_tol and on_bad_sum == "fail":
+    if abs(total - 1.0) > sum_tol + ROUNDING and on_bad_sum == "fail":
         raise _Ill("weights_bad_sum")
     reading.probs = [None if prob is None else prob / total for prob in reading.probs]
     reading.other /= total

@@ -22,12 +22,14 @@ class Reward(abc.ABC):
     Class attributes:
         name: The registered name.
         requires: Extra per-row columns that a call must bring (for example ``("prior_logprob",)``).
+        optional: Per-row columns that count where the rows have them.
         needs_group: Whether a row's reward depends on the other rollouts of its prompt; a call must then bring
             ``group_ids``.
     """
 
     name: ClassVar[str]
     requires: ClassVar[tuple[str, ...]] = ()
+    optional: ClassVar[tuple[str, ...]] = ()
     needs_group: ClassVar[bool] = False
 
     @property

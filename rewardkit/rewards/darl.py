@@ -11,7 +11,7 @@ import numpy as np
 from rewardkit.errors import InvalidArgumentError
 from rewardkit.likelihood import Reduction
 from rewardkit.rewards.base import register
-from rewardkit.rewards.reference_likelihood import Scores, first_problem
+from rewardkit.rewards.reference_likelihood import Scores, first_problem, told
 from rewardkit.rewards.rlpr import Debiased
 from rewardkit.shaping import check_choice, check_number
 
@@ -51,6 +51,7 @@ class DARL(Debiased):
     """
 
     name: ClassVar[str] = "darl"
+    optional: ClassVar[tuple[str, ...]] = ("own_status",)
     beta: float = 0.01
     alpha: float | None = None
     gamma: float | None = None
@@ -105,6 +106,7 @@ class DARL(Debiased):
             if given is None:
                 raise InvalidArgumentError("own_logprobs", expected="a list of log-probabilities per row", got=None)
             own, own_missing = self.reduced(given, how, name="own_logprobs", rows=rows)
+            own_missing = first_problem(told(columns.get("own_status"), "own_status", rows), own_missing)
             lead = np.maximum(reference - own, 0.0)
             threshold = np.full(rows, self.tau) if self.tau is not None else reference / (self.gamma or 1.0)
             with np.errstate(invalid="ignore"):

@@ -54,7 +54,7 @@ class HypothesesReward(TextReward):
     Attributes:
         max_answers: Most hypotheses that may be listed; none at all is ill-formed.
         epsilon: Clip of the log rules, in (0, 0.5).
-        correctness_weight: Bonus for the heaviest hypothesis being right, >= 0. Stays proper, since honest weights put the likeliest answer
+        correctness_weight: Bonus for the heaviest hypothesis being right, >= 0. Stays proper where honest weights put the likeliest answer
             first.
         min_k: Hypotheses below which ``min_k_penalty`` is taken off; ``None`` for no such term.
         min_k_penalty: See there, >= 0.

@@ -141,13 +141,19 @@ class HypothesesBackoff(HypothesesReward):
 
     @property
     def proper(self) -> bool:
-        """For the distribution that the weights and the prior make together."""
-        return True
+        """For the distribution that the weights and the prior make together.
+
+        Not with a correctness bonus under "residual": honest weights are ``p_i - w_other l_i`` there, so the heaviest need not
+        be the likeliest, and the bonus pulls it up.
+        """
+        return not (self.backoff == "residual" and self.correctness_weight)
 
     @property
     def proper_for(self) -> str:
         """The weights of a given list, or the mixture's."""
         where = f", where they are at least {self.epsilon:g}, with one reference"
+        if not self.proper:
+            return "nothing: the bonus pulls up the heaviest weight, which need not be the likeliest under 'residual'"
         if self.backoff == "residual":
             return f"the mixture of the weights of a given list and Other's share of the prior{where}"
         return f"the weights of a given list and of Other{where}"

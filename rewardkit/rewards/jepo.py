@@ -42,8 +42,8 @@ class JEPO(LikelihoodReward):
 
     @property
     def score_range(self) -> tuple[float, float]:
-        """-log 2 is the infimum (a worthless rollout beside one other), -floor - log 2 a bound from a group of two."""
-        return -float(np.log(2.0)), -self.floor
+        """Both from groups of two: a worthless rollout (-log 2 is its infimum), and one that is sure beside a worthless one."""
+        return -float(np.log(2.0)), float(np.log1p(np.exp(self.floor)) - np.log(2.0) - self.floor)
 
     @property
     def parts(self) -> tuple[str, ...]:

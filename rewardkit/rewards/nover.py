@@ -10,8 +10,11 @@ import numpy as np
 
 from rewardkit.errors import InvalidArgumentError
 from rewardkit.rewards.base import register
-from rewardkit.rewards.reference_likelihood import LikelihoodReward, Scores, groups_of, per_row
+from rewardkit.rewards.reference_likelihood import LikelihoodReward, Scores, first_problem, groups_of, per_row
 from rewardkit.shaping import check_number
+
+_LARGEST_LOG = 700.0
+"""exp of it is still a float."""
 
 
 @register
@@ -74,12 +77,14 @@ class NOVER(LikelihoodReward):
         if columns.get("reasoning_tokens") is None:
             raise InvalidArgumentError("reasoning_tokens", expected="the length of the reasoning per row", got=None)
         length = per_row(columns["reasoning_tokens"], "reasoning_tokens", rows)
-        shortened = np.maximum(1.0, 1.0 + np.log10(np.maximum(length, 1.0)))
-        perplexity = np.exp(-mean_log / shortened)
+        known = np.isfinite(length) & (length >= 0)
+        missing = first_problem(missing, ["" if one else "no_reasoning_tokens" for one in known])
+        shortened = np.maximum(1.0, 1.0 + np.log10(np.maximum(np.where(known, length, 1.0), 1.0)))
+        log_perplexity = np.where(known, -mean_log / shortened, np.nan)
         rank, efficiency = np.zeros(rows), np.zeros(rows)
         for group in groups_of(columns.get("group_ids"), rows):
-            members = group[~np.isnan(mean_log[group])]
-            ours, tokens = perplexity[members], length[members]
+            members = group[~np.isnan(log_perplexity[group])]
+            ours, tokens = log_perplexity[members], length[members]
             worse = ours[None, :] > ours[:, None]
             equal = ours[None, :] == ours[:, None]
             if not len(members):
@@ -91,4 +96,5 @@ class NOVER(LikelihoodReward):
                 longer = tokens[None, :] > tokens[:, None]
                 efficiency[members] = (worse & longer).sum(axis=1) / (len(members) - 1)
         value = self.rank_weight * rank + self.efficiency_weight * efficiency
+        perplexity = np.exp(np.minimum(log_perplexity, _LARGEST_LOG))
         return Scores(value, {"rank": rank, "efficiency": efficiency, "perplexity": perplexity}, missing)

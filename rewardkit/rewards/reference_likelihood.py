@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rewardkit.errors import InvalidArgumentError
-from rewardkit.likelihood import Reduction, reduce_rows
+from rewardkit.likelihood import Reduction, is_missing, reduce_rows
 from rewardkit.likelihood.status import MODEL_FAULTS
 from rewardkit.parsing import FORMATS, parse
 from rewardkit.rewards.base import Reward
@@ -165,7 +165,6 @@ class LikelihoodReward(Reward):
         rows = len(reference_logprobs)
         for name, column in (
             ("completions", completions if len(completions) else None),
-            ("reference_status", reference_status),
             ("truncated", truncated),
         ):
             if column is not None and len(column) != rows:
@@ -173,10 +172,7 @@ class LikelihoodReward(Reward):
         self._needs_completions(completions, rows)
         columns = {**columns, "reference_logprobs": reference_logprobs}
         scores = self.score(rows, columns)
-        told = list(reference_status) if reference_status is not None else ["ok"] * rows
-        problems = [
-            status if status not in ("", OK) else missing for status, missing in zip(told, scores.missing, strict=True)
-        ]
+        problems = first_problem(told(reference_status, "reference_status", rows), scores.missing)
         formed, loops = self._text_parts(completions, truncated, rows)
         if self.gate:
             problems = [
@@ -214,7 +210,7 @@ class LikelihoodReward(Reward):
             raise InvalidArgumentError(name, expected=f"{rows} entries, one per row", got=f"{len(column)} entries")
         values = reduce_rows(column, how, argument=name)
         missing = [
-            "" if not math.isnan(value) else "nan_logprob" if row is not None and len(row) else f"no_{name}"
+            "" if not math.isnan(value) else f"no_{name}" if is_missing(row) or not len(row) else "nan_logprob"
             for value, row in zip(values.tolist(), column, strict=True)
         ]
         return (values if how in PROBABILITIES else np.maximum(values, self.floor)), missing
@@ -229,6 +225,19 @@ def per_row(value: Any, name: str, rows: int) -> Float64:
     if array.ndim > 1 or (array.ndim == 1 and len(array) != rows):
         raise InvalidArgumentError(name, expected=f"a number, or {rows} of them", got=f"shape {array.shape}")
     return np.broadcast_to(array, (rows,)).copy()
+
+
+def told(column: Sequence[Any] | None, name: str, rows: int) -> list[str]:
+    """What a column of statuses says is wrong with each row; "" for "ok", and where it says nothing (None, or pandas' NaN)."""
+    if column is None:
+        return [""] * rows
+    if isinstance(column, str) or len(column) != rows:
+        raise InvalidArgumentError(name, expected=f"{rows} entries, one per row", got=column)
+    said = ["" if is_missing(status) else status for status in column]
+    for row, status in enumerate(said):
+        if not isinstance(status, str):
+            raise InvalidArgumentError(f"{name}[{row}]", expected="'ok' or a word for what is wrong", got=status)
+    return ["" if status == OK else status for status in said]
 
 
 def first_problem(*columns: Sequence[str]) -> list[str]:

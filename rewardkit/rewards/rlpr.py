@@ -21,6 +21,9 @@ from rewardkit.rewards.reference_likelihood import (
 from rewardkit.shaping import check_choice
 from rewardkit.types import Float64
 
+ROUNDING = 1e-6
+"""By how much a stored baseline may leave the range of what it is."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Debiased(LikelihoodReward):
@@ -47,10 +50,14 @@ class Debiased(LikelihoodReward):
         if self.debias is False or given is None:
             return score, np.zeros(rows), [""] * rows
         baseline = per_row(given, "baseline", rows)
-        gain = score - baseline
+        low, high = (0.0, 1.0) if self._is_probability else (-np.inf, 0.0)
+        with np.errstate(invalid="ignore"):
+            known = (baseline >= low - ROUNDING) & (baseline <= high + ROUNDING)
+        baseline = np.clip(baseline, low if self._is_probability else self.floor, high)
+        gain = score - np.where(known, baseline, 0.0)
         if self.clip:
             gain = np.clip(gain, 0.0, 1.0) if self._is_probability else np.maximum(gain, 0.0)
-        return gain, baseline, ["" if np.isfinite(one) else "no_baseline" for one in baseline]
+        return gain, baseline, ["" if one else "no_baseline" for one in known]
 
     @property
     def _is_probability(self) -> bool:
@@ -60,9 +67,13 @@ class Debiased(LikelihoodReward):
         """The range of the gain, from the range of the score."""
         if self.debias is False:
             return low, high
-        if self.clip:  # without a baseline (debias=None) the score itself counts
-            return (low if self.debias is None else 0.0), (high if self._is_probability else high - low)
-        return low - high, high - low
+        least, most = (0.0, 1.0) if self._is_probability else (low, 0.0)  # of the baseline
+        if self.clip:
+            gain = (0.0, min(1.0, high) if self._is_probability else high - least)
+        else:
+            gain = (low - most, high - least)
+        # With debias=None a call without a baseline earns the score itself.
+        return gain if self.debias else (min(low, gain[0]), max(high, gain[1]))
 
 
 @register

@@ -104,7 +104,7 @@ class Scorer:
     def _score_term(self, term: Term, rows: Sequence[Row], texts: Sequence[str]) -> RewardBatch:
         """One reward of some rows; rows whose data is broken are left out of the call and fail."""
         golds: list[tuple[tuple[str, ...], ...]] = []
-        extra: dict[str, list[Any]] = {name: [] for name in term.reward.requires}
+        extra: dict[str, list[Any]] = {name: [] for name in (*term.reward.requires, *term.reward.optional)}
         reasons = [""] * len(rows)
         good: list[int] = []
         for place, row in enumerate(rows):
@@ -118,13 +118,16 @@ class Scorer:
             except DataError as error:
                 reasons[place] = f"reference: {error}"
                 continue
-            found = {name: find_column(row.fields, name, self.settings.columns) for name in extra}
+            found = {name: find_column(row.fields, name, self.settings.columns) for name in term.reward.requires}
             missing = [name for name, value in found.items() if value is ABSENT or value is None]
             if missing:
                 reasons[place] = f"no column {missing[0]!r}"
                 continue
             good.append(place)
             golds.append(gold)
+            for name in term.reward.optional:
+                value = find_column(row.fields, name, self.settings.columns)
+                found[name] = None if value is ABSENT else value
             for name, value in found.items():
                 extra[name].append(value)
         if len(good) == len(rows):

@@ -6,6 +6,7 @@ That is where verl's own managers keep their parameters. ``docs/verl.md`` explai
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -246,6 +247,13 @@ def _term(entry: Any, path: str, shared: Mapping[str, Any]) -> Term:
         got = error.got if isinstance(error, InvalidArgumentError) else dict(params)
         argument = error.argument if isinstance(error, InvalidArgumentError) else name
         raise InvalidArgumentError(f"{path}.params: {argument}", expected=expected, got=got) from error
+    if not math.isfinite(reward.fail_reward):
+        raise InvalidArgumentError(
+            f"{path}.params",
+            expected="a reward with a least value (hypotheses_backoff: lift=True, a floor, or constant_logprob), since a row "
+            "that cannot be judged earns less than it",
+            got=dict(params),
+        )
     weight = entry.get("weight", 1.0)
     if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not abs(weight) < float("inf"):
         raise InvalidArgumentError(f"{path}.weight", expected="a finite number", got=weight)
