@@ -29,14 +29,15 @@ class InvalidArgumentError(RewardkitError, ValueError):
 class UnknownNameError(RewardkitError, LookupError, ValueError):
     """A name (of a reward, a format, a matcher, …) that does not exist."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]):
-        self.kind, self.name, self.known = kind, name, tuple(sorted(known))
+    def __init__(self, kind: str, name: str, known: Iterable[str], *, where: str = ""):
+        self.kind, self.name, self.known, self.where = kind, name, tuple(sorted(known)), where
         near = difflib.get_close_matches(str(name), self.known, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        super().__init__(f"unknown {kind} {name!r}.{hint} Known: {', '.join(self.known)}")
+        place = f"{where}: " if where else ""
+        super().__init__(f"{place}unknown {kind} {name!r}.{hint} Known: {', '.join(self.known)}")
 
     def __reduce__(self):
-        return type(self), (self.kind, self.name, self.known)
+        return _rebuild, (type(self), (self.kind, self.name, self.known), {"where": self.where})
 
 
 class DataError(RewardkitError, ValueError):

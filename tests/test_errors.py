@@ -24,6 +24,10 @@ from rewardkit import errors
             errors.UnknownNameError("reward", "rlcrr", ["rlvr", "rlcr"]),
             "unknown reward 'rlcrr'. Did you mean 'rlcr'? Known: rlcr, rlvr",
         ),
+        (
+            errors.UnknownNameError("reward", "x", ["rlcr"], where="reward.reward_kwargs.reward"),
+            "reward.reward_kwargs.reward: unknown reward 'x'",
+        ),
         (errors.MissingExtraError("math matching", package="math-verify", extra="math"), "rewardkit[math]"),
     ],
 )

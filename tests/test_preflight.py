@@ -181,6 +181,9 @@ CASES: Mapping[str, tuple[Sequence[dict[str, Any]], dict[str, Any]]] = {
             job(tokenizer=bytes_tokenizer, max_response_length=60),
             job(tokenizer=bytes_tokenizer, max_response_length=120),
             job(tokenizer=bytes_tokenizer, config=config(data__max_response_length=300), rows=[verl_row("long " * 60)]),
+            job(tokenizer=bytes_tokenizer, max_response_length=20, reward="rlpr"),
+            job(tokenizer=bytes_tokenizer, max_response_length=20, reward="darl"),
+            job(tokenizer=bytes_tokenizer, max_response_length=20, reward="compose", params={"parts": {"rlpr": {}}}),
         ],
         job(tokenizer=bytes_tokenizer, max_response_length=512),
     ),
@@ -261,7 +264,19 @@ CASES: Mapping[str, tuple[Sequence[dict[str, Any]], dict[str, Any]]] = {
         ],
         job(reward="hypotheses_backoff", rows=[{**verl_row(), "lp": -3.0}], columns={"prior_logprob": "lp"}),
     ),
-    "missing-column": ([job(reward=Length())], job(reward=Length(), rows=[{**verl_row(), "scale": 2.0}])),
+    "missing-column": (
+        [
+            job(reward=Length()),
+            job(reward="rlpr", params={"debias": True}),
+            job(reward="darl", params={"debias": True}, rows=[{**verl_row(), "reference_logprobs": [-1.0]}]),
+            job(reward="compose", params={"parts": {"rlpr": {"debias": True}}}),
+        ],
+        job(
+            reward="rlpr",
+            params={"debias": True},
+            rows=[{**verl_row(), "baseline": 0.25}, verl_row(extra_info={"baseline": 0.5})],
+        ),
+    ),
     "reserved-names": (
         [
             job(rows=[{**verl_row(), "uid": "1"}]),
@@ -383,6 +398,25 @@ def test_SR_04_each_row_is_checked_by_its_own_source() -> None:
     rows = [verl_row(data_source="a"), verl_row(data_source="b"), verl_row(data_source="a")]
     (finding,) = preflight.run(rows=rows, reward=terms).findings
     assert (finding.check, finding.examples) == ("reference-scores", (2,))
+
+
+def test_a_column_that_an_agent_loop_brings_need_not_stand_in_the_data() -> None:
+    places = {"scale": "tool_extra_fields.scale"}
+    report = preflight.run(rows=ROWS, reward=Length(), columns=places)
+    assert report.findings == []
+    assert "missing-column" in report.skipped
+
+
+def test_a_likelihood_reward_leaves_the_reference_out_of_the_room() -> None:
+    """The reference is spliced in, so only the tags have to fit into what the policy writes."""
+    rows = [verl_row("long " * 60)]
+    arguments = {"rows": rows, "tokenizer": bytes_tokenizer(), "max_response_length": 200, "skip": ["long-reference"]}
+    assert [finding.check for finding in preflight.run(reward="rlvr", params={"format": "ta"}, **arguments).errors] == [
+        "room"
+    ]
+    report = preflight.run(reward="rlpr", **arguments)
+    assert report.findings == []
+    assert "room" in report.checked
 
 
 def test_darl_is_content_with_the_loop_that_scores_its_own_answer() -> None:

@@ -176,6 +176,11 @@ def test_bad_parameters_are_named_at_once(params, argument) -> None:
         rewards.get("rlcr", **params)
 
 
+def test_a_parameter_without_a_default_is_asked_for() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"compose\(parts=…\): expected a value.*got \{\}"):
+        rewards.get("compose")
+
+
 def test_unknown_names_suggest() -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'rlcr'"):
         rewards.get("rlcrr")

@@ -29,6 +29,7 @@ with warnings.catch_warnings():
 from examples.demo import world  # noqa: E402
 from rewardkit import rewards  # noqa: E402
 from rewardkit.errors import DataError, HarmfulSettingWarning, InvalidArgumentError, UnknownNameError  # noqa: E402
+from rewardkit.integrations.verl.data_check import check_files  # noqa: E402
 from rewardkit.integrations.verl.settings import COMMON, RESERVED, Settings  # noqa: E402
 from rewardkit.rewards.base import Reward  # noqa: E402
 from rewardkit.types import RewardBatch  # noqa: E402
@@ -728,9 +729,40 @@ def test_a_required_column_is_looked_for_at_start(tokenizer, tmp_path) -> None:
     kwargs = {"reward": "hypotheses_backoff"}
     with pytest.raises(DataError, match=r"row 0.*extra_info\.prior_logprob"):
         manager_of(tokenizer, kwargs, data__train_files=file)
-    manager_of(tokenizer, kwargs, data__train_files=file, actor_rollout_ref__rollout__agent__default_agent_loop="own")
+    # An agent loop brings what depends on the rollout, and what the job says that it brings; a prior is in the data.
+    loop = {"actor_rollout_ref__rollout__agent__default_agent_loop": "own"}
+    with pytest.raises(DataError, match=r"row 0.*extra_info\.prior_logprob"):
+        manager_of(tokenizer, kwargs, data__train_files=file, **loop)
+    places = {"columns": {"prior_logprob": "tool_extra_fields.prior"}}
+    manager_of(tokenizer, {**kwargs, **places}, data__train_files=file, **loop)
     file = write_rows(tmp_path / "with.parquet", [data_row(extra_info={"prior_logprob": -2.0})])
     manager_of(tokenizer, kwargs, data__train_files=file)
+
+
+def test_a_baseline_is_looked_for_at_start_and_log_probabilities_are_not(tmp_path) -> None:
+    file = write_rows(tmp_path / "train.parquet", [data_row()])
+    rlpr = Settings.of({"reward": "rlpr", "params": {"debias": True}})
+    with pytest.raises(DataError, match=r"row 0.*extra_info\.baseline"):
+        check_files(rlpr, [file], columns_come_later=True)
+    file = write_rows(tmp_path / "with.parquet", [data_row(extra_info={"baseline": 0.5})])
+    assert check_files(rlpr, [file], columns_come_later=True) == 1
+    with pytest.raises(DataError, match=r"row 0.*extra_info\.reference_logprobs"):
+        check_files(rlpr, [file])
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "words"),
+    [
+        ({"reward": "nope"}, r"^reward\.reward_kwargs\.reward: unknown reward 'nope'"),
+        ({"rewards": [{"reward": "rlvr"}, {"reward": "nope"}]}, r"^reward\.reward_kwargs\.rewards\[1\]\.reward: "),
+        ({"reward": "rlcr", "params": {"matcher": "zz"}}, r"^reward\.reward_kwargs\.params: unknown matcher 'zz'"),
+        ({"reward": "rlcr", "params": {"format": "tax"}}, r"^reward\.reward_kwargs\.params: unknown format"),
+        ({"reward": "compose"}, r"^reward\.reward_kwargs\.params: compose\(parts=…\): expected a value"),
+    ],
+)
+def test_every_wrong_name_is_told_with_its_full_path(kwargs, words) -> None:
+    with pytest.raises((UnknownNameError, InvalidArgumentError), match=words):
+        Settings.of(kwargs)
 
 
 @pytest.mark.parametrize(

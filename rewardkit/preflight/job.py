@@ -107,6 +107,11 @@ class Job:
         return [reward for reward in self.rewards if isinstance(reward, TextReward)]
 
     @cached_property
+    def format_rewards(self) -> list[Any]:
+        """Those that ask for a format: the rewards of text, and the format term of the likelihood rewards."""
+        return [reward for reward in self.rewards if isinstance(getattr(reward, "format", None), str)]
+
+    @cached_property
     def tags(self) -> tuple[str, ...]:
         """The literal tags of all formats of the job."""
         return tuple(dict.fromkeys(tag for reward in self.rewards for tag in literal_tags(reward)))

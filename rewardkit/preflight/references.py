@@ -229,8 +229,8 @@ class LongReference(Check):
                     )
 
 
-def perfect_completion(reward: TextReward) -> tuple[str, str]:
-    """A completion in the reward's format with full confidence in one answer, and the marker where that stands."""
+def perfect_completion(reward: Any) -> tuple[str, str]:
+    """A completion in the format that a reward asks for, with full confidence in one answer, and the marker where that stands."""
     options = reading(reward)
     form = parsing.get_format(reward.format)
     count = int(options.get("min_answers") or (options.get("max_answers") or form.default_answers if form.exact else 1))

@@ -10,8 +10,9 @@ from typing import Any
 from rewardkit import parsing
 from rewardkit.preflight.check import Check, RowFinding, register
 from rewardkit.preflight.findings import Finding
-from rewardkit.preflight.job import Fault, Job, Rows, brief, reading
+from rewardkit.preflight.job import Fault, Job, Rows, brief, parts, reading
 from rewardkit.preflight.references import perfect_completion
+from rewardkit.rewards.text import TextReward
 
 _DISTINCT_LINES = 10_000
 
@@ -125,7 +126,7 @@ class Room(Check):
 
     def lacks(self, job: Job) -> str:
         """A tokenizer, a length, and a format."""
-        if not job.text_rewards:
+        if not job.format_rewards:
             return "no reward reads a format"
         if job.tokenizer is None:
             return "no tokenizer (--tokenizer)"
@@ -134,7 +135,7 @@ class Room(Check):
     def before(self, job: Job) -> Iterator[Finding]:
         """The tags alone."""
         room = _room(job)
-        for reward in job.text_rewards:
+        for reward in job.format_rewards:
             template, marker = perfect_completion(reward)
             self._frames[reward.format] = (
                 len(job.tokenizer.encode(template.replace(marker, ""), add_special_tokens=False)) + 1
@@ -160,10 +161,12 @@ class Room(Check):
             return
         told: set[int] = set()
         for term in job.terms:
+            if not any(_wants_the_gold(reward) for reward in parts(term.reward)):
+                continue
             golds = rows.golds(term)
             for index in rows.of(term):
                 gold = golds[index]
-                if isinstance(gold, Fault) or index in told or not _are_answers(term.reward):
+                if isinstance(gold, Fault) or index in told:
                     continue
                 shortest = min((alias for aliases in gold for alias in aliases), key=len)
                 size = len(shortest.encode("utf-8", "replace"))
@@ -287,8 +290,9 @@ def _room(job: Job) -> int | None:
     return int(job.config.get("data.max_response_length")) if job.config is not None else None
 
 
-def _are_answers(reward: Any) -> bool:
-    return bool(getattr(getattr(reward, "matcher", None), "golds_are_answers", True))
+def _wants_the_gold(reward: Any) -> bool:
+    """Whether a completion has to say the gold to be right; a likelihood reward puts it there itself."""
+    return isinstance(reward, TextReward) and bool(getattr(reward.matcher, "golds_are_answers", True))
 
 
 def _kwargs(job: Job) -> Mapping[str, Any]:

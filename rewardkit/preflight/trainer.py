@@ -12,6 +12,7 @@ import numpy as np
 from rewardkit.preflight.check import Check, RowFinding, register
 from rewardkit.preflight.findings import Finding
 from rewardkit.preflight.job import ABSENT, Job, Rows, brief
+from rewardkit.rewards.base import ROLLOUT_COLUMNS
 from rewardkit.rewards.reference_likelihood import LikelihoodReward
 
 _INSTALLED = Path(__file__).resolve().parents[2]
@@ -305,13 +306,14 @@ class _RequiredColumns(Check):
     def lacks(self, job: Job) -> str:
         """A reward that requires such a column."""
         names = (name for reward in job.rewards for name in data_columns(reward))
-        self.wanted = tuple(dict.fromkeys(name for name in names if ("prior" in name) == self.is_prior))
+        there = (name for name in names if not job.columns.get(name, "").startswith("tool_extra_fields."))
+        self.wanted = tuple(dict.fromkeys(name for name in there if ("prior" in name) == self.is_prior))
         return "" if self.wanted else f"no reward needs a {'prior' if self.is_prior else 'further column'}"
 
     def look_at(self, job: Job, rows: Rows) -> Iterator[RowFinding]:
         """Looks where verl's manager and TRL's adapter look."""
         for name in self.wanted:
-            paths = [job.columns[name]] if name in job.columns else [name, f"extra_info.{name}"]
+            paths = [job.columns[name]] if name in job.columns else [f"extra_info.{name}", name]
             for index in range(len(rows)):
                 found = (rows.value(index, path) for path in paths)
                 value = next((value for value in found if value is not ABSENT), None)
@@ -341,7 +343,10 @@ class MissingColumn(_RequiredColumns):
     name = "missing-column"
     about = "rows without a column that a reward requires"
     is_prior = False
-    fix = "add the column, or name where it stands (columns= in TRL, reward.reward_kwargs.columns in verl)."
+    fix = (
+        "add the column (`rewardkit prior --join` writes RLPR's baseline), or name where it stands (columns= in TRL, "
+        "reward.reward_kwargs.columns in verl; tool_extra_fields.NAME for what an agent loop of yours brings)."
+    )
 
 
 @register
@@ -391,9 +396,7 @@ def likelihood_rewards(job: Job) -> list[str]:
 
 def data_columns(reward: Any) -> list[str]:
     """The columns that a reward requires of the data set; others come with each rollout."""
-    if isinstance(reward, LikelihoodReward):
-        return []
-    return [name for name in reward.requires if name != "listed_prior_logprob"]
+    return [name for name in reward.requires if name not in ROLLOUT_COLUMNS]
 
 
 def _agent_loops(path: str) -> list[Mapping[str, Any]] | None:

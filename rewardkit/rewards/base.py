@@ -10,6 +10,19 @@ from typing import Any, ClassVar, TypeVar
 from rewardkit.errors import InvalidArgumentError, UnknownNameError
 from rewardkit.types import RewardBatch
 
+ROLLOUT_COLUMNS = frozenset(
+    [
+        "listed_prior_logprob",
+        "own_logprobs",
+        "own_status",
+        "reasoning_tokens",
+        "reference_logprobs",
+        "reference_status",
+    ]
+)
+"""Those of :attr:`Reward.requires` that depend on what the policy wrote: in a trainer an agent loop brings them with each
+rollout. Every other column has to stand in the data set."""
+
 _REGISTRY: dict[str, type[Reward]] = {}
 R = TypeVar("R", bound="Reward")
 
@@ -106,13 +119,17 @@ def get(name: str, **params: Any) -> Reward:
 
     Raises:
         UnknownNameError: No reward has that name.
-        InvalidArgumentError: A parameter is unknown to it or out of range.
+        InvalidArgumentError: A parameter is unknown to it, missing or out of range.
     """
     cls = reward_class(name)
-    known = [field.name for field in dataclasses.fields(cls) if field.init]  # type: ignore[arg-type]
+    known = {field.name: field for field in dataclasses.fields(cls) if field.init}  # type: ignore[arg-type]
     for key in params:
         if key not in known:
             raise InvalidArgumentError(f"{name}({key}=…)", expected=f"one of {', '.join(known)}", got=key)
+    for key, field in known.items():
+        needed = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        if needed and key not in params:
+            raise InvalidArgumentError(f"{name}({key}=…)", expected="a value, since it has no default", got=params)
     return cls(**params)
 
 

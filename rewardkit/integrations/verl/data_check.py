@@ -11,6 +11,7 @@ from typing import Any
 from rewardkit.errors import DataError
 from rewardkit.integrations.verl.rows import ABSENT, find_column, gold_kind_of, lookup, read_reference
 from rewardkit.integrations.verl.settings import Settings
+from rewardkit.rewards.base import ROLLOUT_COLUMNS
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +37,8 @@ def check_files(
         settings: The job's rewards.
         files: Parquet, JSON or JSON-lines files, as verl's ``data.train_files`` and ``data.val_files`` name them.
         group_sizes_differ: Whether rows must say if they are for training or validation (``extra_info.split``).
-        columns_come_later: Whether an agent loop may add the columns that rewards require beside the reference.
+        columns_come_later: Whether an agent loop adds columns: those of :data:`rewardkit.rewards.base.ROLLOUT_COLUMNS`, and
+            those that ``columns`` looks for in ``tool_extra_fields``. All others must be in the data.
 
     Returns:
         The number of rows that were checked; files that do not lie on this machine are left out.
@@ -118,10 +120,11 @@ def _check_row(settings: Settings, row: dict[str, Any], *, file: str, number: in
             file=file,
             row=number,
         )
-    if columns_come_later:
-        return
     for term in terms:
         for name in term.reward.requires:
+            brought = name in ROLLOUT_COLUMNS or settings.columns.get(name, "").startswith("tool_extra_fields.")
+            if columns_come_later and brought:
+                continue
             if find_column(row, name, settings.columns) in (ABSENT, None):
                 raise DataError(
                     f"the column that the reward {term.label!r} needs",

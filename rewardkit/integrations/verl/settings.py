@@ -238,10 +238,12 @@ def _term(entry: Any, path: str, shared: Mapping[str, Any]) -> Term:
         raise InvalidArgumentError(f"{path}.reward", expected=f"one of {', '.join(rewards.available())}", got=name)
     if not isinstance(params, Mapping) or not all(isinstance(key, str) for key in params):
         raise InvalidArgumentError(f"{path}.params", expected="a mapping of the reward's parameters", got=params)
+    if name not in rewards.available():
+        raise UnknownNameError("reward", name, rewards.available(), where=f"{path}.reward")
     try:
         reward = rewards.get(name, **params)
-    except UnknownNameError:
-        raise
+    except UnknownNameError as error:
+        raise UnknownNameError(error.kind, error.name, error.known, where=f"{path}.params") from error
     except (InvalidArgumentError, TypeError) as error:
         expected = error.expected if isinstance(error, InvalidArgumentError) else str(error)
         got = error.got if isinstance(error, InvalidArgumentError) else dict(params)
