@@ -98,9 +98,73 @@ def test_a_judge_that_fails_is_told() -> None:
     assert got.status == ["failed:RuntimeError", "failed:RuntimeError", "unparsed"]
 
 
+LIKELIHOODS = {"reference_logprobs": [[-0.5], [-0.5], None], "reference_status": ["ok", "nan_logprob", "no_answer"]}
+
+
+@pytest.mark.parametrize(
+    ("parts", "columns"),
+    [
+        ({"rlpr": ("rlpr", 1.0), "verifree": ("verifree", 1.0)}, {}),
+        (
+            {"darl": ("darl", -1.0), "fmt": {"reward": "format", "format": "ta", "weight": 0.5}},
+            {"own_logprobs": [[-1.0]] * 3},
+        ),
+        ({"inner": (compose({"verifree": ("verifree", 1.0)}), 1.0), "fmt": {"reward": "format", "format": "ta"}}, {}),
+    ],
+)
+def test_what_a_part_could_not_score_fails_as_a_whole(parts, columns) -> None:
+    reward = compose(parts)
+    texts = ["<think>…</think><answer>Paris</answer>"] * 3
+    got = reward(texts, GOLDS, **LIKELIHOODS, **columns)
+    assert reward.min_value <= got.values[0] <= reward.max_value
+    assert got.values[1:].tolist() == [reward.fail_reward] * 2
+    assert got.components["wellformed"].tolist() == [1.0, 0.0, 0.0]
+    assert got.status == ["ok", "failed:nan_logprob", "unparsed"]
+    assert not any(column[1:].any() for column in got.components.values())
+
+
+def test_asks_for_what_its_parts_ask_for() -> None:
+    reward = compose({"darl": ("darl", 1.0), "fmt": {"reward": "format", "format": "ta"}})
+    assert reward.requires == rewards.get("darl").requires
+    assert reward.optional == rewards.get("darl").optional != ()
+
+
+def test_a_part_that_does_not_gate_may_fail_within_the_range() -> None:
+    parts = {
+        "rlpr": {"gate": False, "repetition_penalty": 1.0, "weight": 2.0},
+        "fmt": {"reward": "format", "format": "ta"},
+    }
+    reward = compose(parts)
+    looping = "<think>" + "so it goes on and on and on like this " * 12 + "</think><answer>Paris</answer>"
+    got = reward([looping], ["Paris"], reference_logprobs=[None], reference_status=["nan_logprob"])
+    assert got.values.tolist() == pytest.approx([reward.min_value])
+
+
+@pytest.mark.parametrize(
+    ("parts", "column"),
+    [
+        ({"correct": ("rlvr", 1.0)}, "correct"),
+        ({"confidence": ("format", 1.0)}, "confidence"),
+        ({"wellformed": ("format", 1.0)}, "wellformed"),
+        ({"truncated": ("rlcr", 1.0)}, "truncated"),
+        ({"acc": ("rlcr", 1.0)}, "acc"),
+        ({"score": ("rlcr", 1.0)}, "score"),
+        ({"reward": ("rlcr", 1.0)}, "reward"),
+        ({"a": ("rlcr", 1.0), "a_correct": ("rlcr", 1.0)}, "a_correct"),
+        ({"a_correct": ("rlcr", 1.0), "a": ("rlcr", 1.0)}, "a_correct"),
+    ],
+)
+def test_a_part_s_columns_overwrite_no_others(parts, column) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"another name, since its column '{column}' is "):
+        compose(parts)
+
+
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
+        ({"rlcr": {"gate": "false"}}, r"parts\['rlcr'\]\.gate: expected true or false"),
+        ({"rlcr": {"params": None}}, r"parts\['rlcr'\]\.params: expected a mapping"),
+        ({1: ("rlcr", 1.0)}, "parts: expected names"),
         ({}, "parts"),
         ([("rlcr", 1.0)], "parts"),
         ({"rlcr": ("rlcr", float("nan"))}, r"parts\['rlcr'\]\.weight"),

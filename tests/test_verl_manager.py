@@ -204,6 +204,32 @@ def test_BR_056_no_column_has_a_name_of_verls(tokenizer) -> None:
     assert {"reward", "score", "input", "output", "gts", "step", "uid", "data_source"} <= RESERVED
 
 
+@dataclass(frozen=True)
+class Owner(Reward):
+    """A user's reward, with components named as the manager's own columns."""
+
+    name: ClassVar[str] = "owner"
+    min_value = property(lambda self: 0.0)
+    max_value = property(lambda self: 1.0)
+    fail_reward = property(lambda self: 0.0)
+    proper = property(lambda self: False)
+    proper_for = property(lambda self: "nothing")
+    component_names = property(lambda self: ("truncated", "status_failed"))
+
+    def __call__(self, completions=(), references=(), **columns) -> RewardBatch:
+        ones = np.ones(len(completions))
+        parts = {"truncated": ones, "status_failed": ones}
+        return RewardBatch(ones, parts, ["ok"] * len(ones), [""] * len(ones))
+
+
+def test_a_component_does_not_overwrite_what_the_manager_says(tokenizer, monkeypatch) -> None:
+    monkeypatch.setitem(rewards.base._REGISTRY, "owner", Owner)
+    (result,) = run(manager_of(tokenizer, {"reward": "owner"}), rollout(tokenizer, GOOD))
+    columns = result["reward_extra_info"]
+    assert (columns["truncated"], columns["status_failed"]) == (0.0, 0.0)
+    assert (columns["owner_truncated"], columns["owner_status_failed"]) == (1.0, 1.0)
+
+
 def test_BR_072_BR_083_SR_09_finite_json_scalars_and_acc(tokenizer) -> None:
     manager = manager_of(tokenizer, SEVERAL)
     for result in run(manager, *(rollout(tokenizer, **row) for row in MIX)):
@@ -776,6 +802,10 @@ def test_every_wrong_name_is_told_with_its_full_path(kwargs, words) -> None:
         ({"rewards": [{"reward": "rlvr"}, {"reward": "rlvr"}]}, "label"),
         ({"rewards": [{"reward": "rlvr"}, {"reward": "rlcr", "label": "reward"}]}, "label"),
         ({"rewards": [{"reward": "rlvr", "weight": "much"}]}, "weight"),
+        (
+            {"rewards": [{"reward": "rlvr", "label": "a"}, {"reward": "rlvr", "label": "a_acc"}]},
+            "both write the column a_acc",
+        ),
         ({"rewards": "rlvr"}, "list"),
         ({"rewards": [{"reward": "rlvr"}], "params": {"format": "tac"}}, "inside each entry"),
         ({"reward": "rlcr", "gold_kind": "both"}, "gold_kind"),

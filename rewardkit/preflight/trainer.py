@@ -14,85 +14,10 @@ from rewardkit.preflight.findings import Finding
 from rewardkit.preflight.job import ABSENT, Job, Rows, brief
 from rewardkit.rewards.base import ROLLOUT_COLUMNS
 from rewardkit.rewards.reference_likelihood import LikelihoodReward
+from rewardkit.rewards.reserved import TRL_ROW, VERL_EXTRA, VERL_ROW
 
 _INSTALLED = Path(__file__).resolve().parents[2]
 """The folder that packages are installed to, where verl looks for relative paths too."""
-
-# Names that verl 0.9.1 writes into a row or a batch itself; a column of the data set with one of them is overwritten, or is
-# taken for verl's own.
-_VERL_ROW = frozenset(
-    [
-        "uid",
-        "index",
-        "session_id",
-        "global_steps",
-        "raw_prompt",
-        "dummy_tensor",
-        "tools_kwargs",
-        "interaction_kwargs",
-        "prompts",
-        "responses",
-        "input_ids",
-        "attention_mask",
-        "position_ids",
-        "response_mask",
-        "loss_mask",
-        "prompt_len",
-        "response_len",
-        "num_turns",
-        "__num_turns__",
-        "extra_fields",
-        "tool_extra_fields",
-        "reward_extra_info",
-        "reward_scores",
-        "rm_scores",
-        "token_level_scores",
-        "token_level_rewards",
-        "old_log_probs",
-        "ref_log_prob",
-        "rollout_log_probs",
-        "advantages",
-        "returns",
-        "values",
-        "multi_modal_data",
-        "multi_modal_inputs",
-        "metrics",
-        "is_padding",
-        "routed_experts",
-        "turn_scores",
-        "tool_rewards",
-        "min_global_steps",
-        "max_global_steps",
-    ]
-)
-# What verl's own reward managers write into extra_info, or its dumps write beside a reward's columns.
-_VERL_EXTRA = frozenset(
-    [
-        "num_turns",
-        "rollout_reward_scores",
-        "reward",
-        "score",
-        "pred",
-        "acc_success_only",
-        "input",
-        "output",
-        "gts",
-        "step",
-        "reward_extra_info",
-    ]
-)
-_TRL_ROW = frozenset(
-    [
-        "prompts",
-        "completions",
-        "completion_ids",
-        "trainer_state",
-        "log_extra",
-        "log_metric",
-        "environments",
-        "completion",
-    ]
-)
 
 
 @register
@@ -362,7 +287,7 @@ class ReservedNames(Check):
     def look_at(self, job: Job, rows: Rows) -> Iterator[RowFinding]:
         """Names are looked at once per file, where they come up first."""
         for_verl = job.config is not None or "reward_model" in rows.columns
-        reserved, trainer = (_VERL_ROW, "verl") if for_verl else (_TRL_ROW, "TRL")
+        reserved, trainer = (VERL_ROW, "verl") if for_verl else (TRL_ROW, "TRL")
         for column in rows.columns:
             if column in reserved and column not in self._seen:
                 self._seen[column] = "column"
@@ -370,7 +295,7 @@ class ReservedNames(Check):
                 yield RowFinding(0, column, "error", reason, f"rename the column {column!r}, or drop it.")
         extra = next((info for info in rows.columns.get("extra_info", ()) if isinstance(info, Mapping)), {})
         for key in extra if for_verl else ():
-            if key in _VERL_EXTRA and key not in self._seen:
+            if key in VERL_EXTRA and key not in self._seen:
                 self._seen[key] = "extra_info"
                 reason = f"extra_info.{key} has a name that verl writes itself: it is lost, or taken for verl's."
                 yield RowFinding(0, f"extra_info.{key}", "error", reason, f"rename extra_info.{key}, or drop it.")
@@ -380,7 +305,7 @@ class ReservedNames(Check):
         if job.config is None:
             return
         for reward in job.rewards:
-            clash = sorted(set(reward.component_names) & (_VERL_ROW | _VERL_EXTRA))
+            clash = sorted(set(reward.component_names) & (VERL_ROW | VERL_EXTRA))
             if clash:
                 yield self.warning(
                     f"the reward {reward.name} has components named {', '.join(clash)}, which are names of verl's; they are "

@@ -10,14 +10,22 @@ import numpy as np
 
 from rewardkit.errors import InvalidArgumentError
 from rewardkit.parsing import completion_texts
-from rewardkit.rewards import base
+from rewardkit.rewards import base, reserved
 from rewardkit.rewards.base import Reward, register
+from rewardkit.rewards.reference_likelihood import LikelihoodReward
 from rewardkit.rewards.text import AUTO, Judged, TextReward
 from rewardkit.shaping import check_number, derive_fail_reward, gate, weighted_range, weighted_sum
-from rewardkit.types import OK, UNPARSED, RewardBatch
+from rewardkit.types import OK, UNPARSED, Bool, RewardBatch
 
 SHARED = ("correct", "confidence")
 """Components that stand under their own name too, from the first part that has them."""
+
+_TAKEN = {
+    **dict.fromkeys(reserved.VERL, "a name of verl's"),
+    **dict.fromkeys(reserved.MANAGER, "a column that the manager for verl gives every row"),
+    **dict.fromkeys((*SHARED, "wellformed"), "a column of the whole"),
+}
+"""What a part's column must not be called, and what it would overwrite."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +35,7 @@ class Part:
     Attributes:
         reward: The reward.
         weight: What it is multiplied with; may be negative.
-        gate: Whether a completion that is ill-formed for this part is ill-formed as a whole.
+        gate: Whether a completion that is ill-formed for this part, or that this part could not score, fails as a whole.
     """
 
     reward: Reward
@@ -38,7 +46,23 @@ class Part:
     def range(self) -> tuple[float, float]:
         """What the part can earn where the gate is passed."""
         low, high = self.reward.min_value, self.reward.max_value
-        return (low, high) if self.gate else (min(low, self.reward.fail_reward), high)
+        if self.gate:
+            return low, high
+        fail = self.reward.fail_reward
+        # A likelihood reward takes the penalty off a failure too.
+        penalty = self.reward.repetition_penalty if isinstance(self.reward, LikelihoodReward) else 0.0
+        return min(low, fail - penalty), max(high, fail)
+
+    def scored(self, batch: RewardBatch) -> Bool:
+        """Which rows this part could score: their value is no failure reward. bool ``[B]``.
+
+        Where a matcher raised, a text reward counts the answer as wrong: the value is a score like any other.
+        """
+        if isinstance(self.reward, Compose):
+            return batch.components["wellformed"] > 0.0
+        if isinstance(self.reward, TextReward):
+            return np.array([status != UNPARSED for status in batch.status], dtype=bool)
+        return np.array([status == OK for status in batch.status], dtype=bool)
 
 
 @register
@@ -46,12 +70,14 @@ class Part:
 class Compose(Reward):
     """``sum over parts of weight * reward``, neither averaged nor normalised; one failure reward behind one gate.
 
-    A completion that is ill-formed for a gating part earns the single failure reward, never a sum of partial ones.
+    A completion that is ill-formed for a gating part, or that a gating part could not score (no log-probabilities), earns the
+    single failure reward, never a sum of partial ones.
 
     Attributes:
         parts: ``{name: (reward, weight)}``, the reward an object or a registered name; or, as a config file gives it,
             ``{name: {"reward": "rlcr", "weight": 0.5, "gate": true, …parameters of the reward…}}``, where the reward is the part's own
-            name unless given.
+            name unless given. A name must not make a column that overwrites another part's, the whole's (``correct``,
+            ``confidence``, ``wellformed``) or a trainer's (``acc``, ``score``, …).
         margin: By how much an ill-formed completion earns less than the minimum.
         fail_reward: What an ill-formed completion earns; derived from ``margin`` unless given.
         allow_inversion: Accepts a ``fail_reward`` above the minimum.
@@ -75,14 +101,16 @@ class Compose(Reward):
     def __post_init__(self) -> None:
         if not isinstance(self.parts, Mapping) or not self.parts:
             raise InvalidArgumentError("parts", expected="a mapping of at least one part", got=self.parts)
-        parts = {str(name): _part(str(name), part) for name, part in self.parts.items()}
+        parts = {name: _part(name, part) for name, part in self.parts.items()}
         object.__setattr__(self, "parts", parts)
+        _check_names(parts)
         formats = {one.reward.format for one in parts.values() if one.gate and isinstance(one.reward, TextReward)}
         if len({format.lower() for format in formats}) > 1:
             raise InvalidArgumentError(
                 "parts", expected="one format for all gating parts, else nothing passes", got=sorted(formats)
             )
         object.__setattr__(self, "requires", tuple(dict.fromkeys(c for p in parts.values() for c in p.reward.requires)))
+        object.__setattr__(self, "optional", tuple(dict.fromkeys(c for p in parts.values() for c in p.reward.optional)))
         object.__setattr__(self, "needs_group", any(part.reward.needs_group for part in parts.values()))
         fail = derive_fail_reward(
             self.min_value, margin=self.margin, fail_reward=self.fail_reward, allow_inversion=self.allow_inversion
@@ -123,8 +151,8 @@ class Compose(Reward):
         own = {name for part in self.parts.values() for name in part.reward.component_names}
         names = [shared for shared in SHARED if shared in own] + ["wellformed"]
         for name, part in self.parts.items():
-            names += [name, *(f"{name}_{component}" for component in part.reward.component_names)]
-        return tuple(dict.fromkeys(names))
+            names += _columns(name, part)
+        return tuple(names)
 
     def __call__(self, completions: Sequence[Any] = (), references: Sequence[Any] = (), **columns: Any) -> RewardBatch:
         """Scores a batch; see :meth:`rewardkit.rewards.base.Reward.__call__`."""
@@ -132,7 +160,7 @@ class Compose(Reward):
         passed = np.ones(len(next(iter(batches.values()))), dtype=bool)
         for name, batch in batches.items():
             if self.parts[name].gate:
-                passed &= np.array([status != UNPARSED for status in batch.status], dtype=bool)
+                passed &= self.parts[name].scored(batch)
         values = {name: batch.values for name, batch in batches.items()}
         total = weighted_sum(values, {name: part.weight for name, part in self.parts.items()})
         columns_out = {"wellformed": passed.astype(np.float64)}
@@ -185,7 +213,28 @@ def compose(parts: Mapping[str, Any], **params: Any) -> Compose:
     return Compose(parts=parts, **params)
 
 
-def _part(name: str, spec: Any) -> Part:
+def _columns(name: str, part: Part) -> list[str]:
+    """The columns of a part: its reward's value, and each component."""
+    return [name, *(f"{name}_{component}" for component in part.reward.component_names)]
+
+
+def _check_names(parts: Mapping[str, Part]) -> None:
+    """Refuses names whose columns would overwrite others."""
+    taken = dict(_TAKEN)
+    for name, part in parts.items():
+        for column in _columns(name, part):
+            if column in taken:
+                raise InvalidArgumentError(
+                    f"parts[{name!r}]",
+                    expected=f"another name, since its column {column!r} is {taken[column]}",
+                    got=name,
+                )
+            taken[column] = f"a column of the part {name!r}"
+
+
+def _part(name: Any, spec: Any) -> Part:
+    if not isinstance(name, str) or not name:
+        raise InvalidArgumentError("parts", expected="names that are texts", got=name)
     if isinstance(spec, Part):
         return spec
     if isinstance(spec, Reward):
@@ -196,7 +245,12 @@ def _part(name: str, spec: Any) -> Part:
         raise InvalidArgumentError(f"parts[{name!r}]", expected="(reward, weight) or a mapping", got=spec)
     spec = dict(spec)
     reward, weight, gates = spec.pop("reward", name), spec.pop("weight", 1.0), spec.pop("gate", True)
-    params = {**spec.pop("params", {}), **spec}
+    params = spec.pop("params", {})
+    if not isinstance(params, Mapping):
+        raise InvalidArgumentError(f"parts[{name!r}].params", expected="a mapping of parameters", got=params)
+    if not isinstance(gates, bool):  # the text "false" is true
+        raise InvalidArgumentError(f"parts[{name!r}].gate", expected="true or false", got=gates)
+    params = {**params, **spec}
     check_number(f"parts[{name!r}].weight", weight)
     if isinstance(reward, str):
         reward = base.get(reward, **params)
@@ -206,7 +260,7 @@ def _part(name: str, spec: Any) -> Part:
         )
     if not isinstance(reward, Reward):
         raise InvalidArgumentError(f"parts[{name!r}].reward", expected="a reward or the name of one", got=reward)
-    return Part(reward, float(weight), bool(gates))
+    return Part(reward, float(weight), gates)
 
 
 def _states(reward: Reward) -> bool:

@@ -13,76 +13,16 @@ from typing import Any
 
 from rewardkit import rewards
 from rewardkit.errors import InvalidArgumentError, UnknownNameError
-from rewardkit.rewards import Reward
+from rewardkit.rewards import Reward, reserved
 from rewardkit.types import GoldKind
 
 PLACE = "reward.reward_kwargs"
 
-# Names that verl writes into the same dumps and batches: a column of ours must not overwrite one of its own. "reward",
-# "score" and the dump's names would be counted twice; the rest are fields of verl's batches.
-RESERVED = frozenset(
-    [
-        "reward",
-        "score",
-        "seq_reward",
-        "seq_final_reward",
-        "pred",
-        "input",
-        "output",
-        "gts",
-        "step",
-        "uid",
-        "prompts",
-        "responses",
-        "attention_mask",
-        "response_mask",
-        "loss_mask",
-        "input_ids",
-        "position_ids",
-        "rm_scores",
-        "token_level_scores",
-        "token_level_rewards",
-        "old_log_probs",
-        "ref_log_prob",
-        "rollout_log_probs",
-        "advantages",
-        "returns",
-        "values",
-        "data_source",
-        "prompt",
-        "raw_prompt",
-        "reward_model",
-        "ability",
-        "extra_info",
-        "index",
-        "session_id",
-        "global_steps",
-        "agent_name",
-        "tools_kwargs",
-        "interaction_kwargs",
-        "dummy_tensor",
-        "prompt_len",
-        "response_len",
-        "num_turns",
-        "__num_turns__",
-        "tool_extra_fields",
-        "extra_fields",
-        "reward_extra_info",
-        "reward_scores",
-        "multi_modal_inputs",
-        "multi_modal_data",
-        "metrics",
-        "is_padding",
-        "routed_experts",
-        "turn_scores",
-        "tool_rewards",
-        "min_global_steps",
-        "max_global_steps",
-        "extras",
-    ]
-)
+# A column of ours must not overwrite one of verl's: its dumps would count "reward" or "score" twice, and the rest are fields of
+# its batches.
+RESERVED = reserved.VERL
 
-COMMON = ("acc", "wellformed", "status_ok", "status_unparsed", "status_failed", "truncated", "empty")
+COMMON = reserved.MANAGER
 """The columns that every row has, whatever the rewards."""
 
 
@@ -146,19 +86,20 @@ class Settings:
     def column(self, term: Term, component: str) -> str:
         """The name under which a component of a reward is logged."""
         bare = "acc" if component == "correct" else component
-        if len(self.terms) == 1 and bare not in RESERVED:
+        ours = bare in COMMON and bare not in ("acc", "wellformed")  # what the manager itself says of a row
+        if len(self.terms) == 1 and bare not in RESERVED and not ours:
             return bare
         return f"{term.label}_{bare}"
 
     @property
     def column_names(self) -> tuple[str, ...]:
         """Every column of ``reward_extra_info``, in order: the same for every row of the job."""
-        names: dict[str, None] = dict.fromkeys(COMMON)
-        for term in self.terms:
-            if len(self.terms) > 1:
-                names[term.label] = None
-            names.update(dict.fromkeys(self.column(term, component) for component in term.reward.component_names))
-        return tuple(names)
+        return tuple(dict.fromkeys([*COMMON, *(name for term in self.terms for name in self._own_columns(term))]))
+
+    def _own_columns(self, term: Term) -> list[str]:
+        """The columns that a reward writes: its value where there are several, and its components."""
+        value = [term.label] if len(self.terms) > 1 else []
+        return value + [self.column(term, component) for component in term.reward.component_names]
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> Settings:
@@ -211,6 +152,16 @@ class Settings:
                 raise InvalidArgumentError(
                     f"{PLACE}.rewards", expected="a label that is an identifier and no name of verl's", got=label
                 )
+        owners: dict[str, str] = {}
+        for term in self.terms:
+            for name in self._own_columns(term):
+                if name in owners:
+                    raise InvalidArgumentError(
+                        f"{PLACE}.rewards",
+                        expected=f"other labels or names of parts: {owners[name]} and {term.label} both write the column {name}",
+                        got=term.label,
+                    )
+                owners[name] = term.label
         for key, low in (("max_batch", 1), ("group_timeout", 0)):
             value = getattr(self, key)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or value < low:
