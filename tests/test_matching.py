@@ -218,6 +218,16 @@ DIFFERENT = [
     ),
     ("ı", "i"),
     ("Paris London Rome", "Paris"),
+    ("-x", "x"),
+    ("−π", "π"),
+    ("x = -y", "x = y"),
+    (r"-\frac{1}{2}", r"\frac{1}{2}"),
+    ("-(x+1)", "(x+1)"),
+    ("(-∞, 1)", "(∞, 1)"),
+    ("A-", "A"),
+    ("AB-", "AB"),
+    ("O-", "O+"),
+    ("Cl⁻", "Cl"),
 ]
 
 
@@ -233,7 +243,19 @@ def test_numeric_safe_keeps_apart(one: str, other: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), [("5-3", "5 3"), ("MW", "mW"), ("The Who", "Who"), ("x-5", "x 5"), ("Python™", "python")]
+    ("one", "other"),
+    [
+        ("5-3", "5 3"),
+        ("MW", "mW"),
+        ("The Who", "Who"),
+        ("x-5", "x 5"),
+        ("Python™", "python"),
+        ("- x", "x"),
+        ("-apples", "apples"),
+        ("x - y", "x y"),
+        ("(0,1)", "[0,1]"),
+        ("5!", "5"),
+    ],
 )
 def test_numeric_safe_known_collisions(one: str, other: str) -> None:
     """Documented in docs/matching.md; a change here is a change of training rewards."""

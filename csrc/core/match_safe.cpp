@@ -229,8 +229,39 @@ class SafeScanner {
     }
   }
 
+  bool opens(std::size_t i) const { return i < size_ && (text_[i] == '(' || text_[i] == '[' || text_[i] == '{'); }
+
+  // Whether the minus at i is the sign of a letter, a bracket or a symbol: "-x", "x = -y", "-(x + 1)", "(-\infty, 1)".
+  bool negates(std::size_t i) const {
+    std::size_t head = i;
+    while (head > 0 && kind(head - 1) == CharClass::space) --head;
+    const CharClass before = head > 0 ? kind(head - 1) : CharClass::op;
+    if (before != CharClass::op && before != CharClass::comma && !(head > 0 && opens(head - 1))) return false;
+    if (opens(i + 1)) return true;
+    if (kind(i + 1) == CharClass::word) return !digit(i + 1) && kind(i + 2) != CharClass::word;
+    return kind(i + 1) == CharClass::op && (text_[i + 1] == '\\' || text_[i + 1] == '|' || text_[i + 1] >= 128);
+  }
+
+  // Whether the minus at i belongs to the one or two letters before it: a grade "A-", a blood type "AB-", an ion "Cl-".
+  bool marks_a_symbol(std::size_t i) const {
+    std::size_t begin = i;
+    while (begin > 0 && i - begin < 3 && kind(begin - 1) == CharClass::word) {
+      if (digit(begin - 1)) return false;
+      --begin;
+    }
+    if (begin == i || i - begin > 2) return false;
+    std::size_t next = i + 1;
+    while (next < size_ && kind(next) == CharClass::space) ++next;
+    if (next >= size_ || kind(next) == CharClass::comma || kind(next) == CharClass::separator) return true;
+    return kind(next) == CharClass::dot && !digit(next + 1);
+  }
+
   std::size_t minus(std::size_t i) {
     const std::size_t start = signed_number(i);
+    if (start == size_ && (negates(i) || marks_a_symbol(i))) {
+      symbol('-', kTokenOperator | kTokenSymbol);
+      return i + 1;
+    }
     end_token(false);
     if (start == size_) return i + 1;
     if (kind(start - 1) == CharClass::currency) symbol(static_cast<char32_t>(text_[start - 1]), kTokenSymbol);

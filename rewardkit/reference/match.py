@@ -147,6 +147,30 @@ def _scan(text: str) -> tuple[list[str], list[bool]]:
             return start
         return start + 1 if kind(start) == CURRENCY and number_at(start + 1) else None
 
+    def opens(i: int) -> bool:
+        return 0 <= i < n and text[i] in "([{"
+
+    def negates(i: int) -> bool:
+        r"""Whether the minus at i is the sign of a letter, a bracket or a symbol: "-x", "x = -y", "-(x + 1)", "(-\infty, 1)"."""
+        head = len(text[:i].rstrip(" ")) - 1
+        if head >= 0 and kind(head) not in (OPERATOR, COMMA) and not opens(head):
+            return False
+        if opens(i + 1):
+            return True
+        if kind(i + 1) == WORD:
+            return not digit(i + 1) and kind(i + 2) != WORD
+        return kind(i + 1) == OPERATOR and (text[i + 1] in "\\|" or ord(text[i + 1]) >= 128)
+
+    def marks_a_symbol(i: int) -> bool:
+        """Whether the minus at i belongs to the one or two letters before it: a grade "A-", a blood type "AB-", an ion "Cl-"."""
+        begin = i
+        while kind(begin - 1) == WORD and i - begin < 3:
+            begin -= 1
+        if not 0 < i - begin < 3 or any(digit(k) for k in range(begin, i)):
+            return False
+        after = i + 1 + len(text[i + 1 :]) - len(text[i + 1 :].lstrip(" "))
+        return after == n or kind(after) in (COMMA, BREAK) or (kind(after) == DOT and not digit(after + 1))
+
     def end(*, by_space: bool = False) -> None:
         nonlocal token
         if token:
@@ -184,7 +208,10 @@ def _scan(text: str) -> tuple[list[str], list[bool]]:
         elif here == MINUS:
             start = signed_number(i)
             end()
-            if start is not None:
+            if start is None and (negates(i) or marks_a_symbol(i)):
+                tokens.append("-")
+                spaced.append(False)
+            elif start is not None:
                 if kind(start - 1) == CURRENCY:
                     tokens.append(text[start - 1])
                     spaced.append(False)
@@ -220,7 +247,7 @@ def _with_plain_number(tokens: list[str]) -> list[str]:
     words = [
         i
         for i, token in enumerate(tokens)
-        if len(token) > 1 or character_class(token) not in (OPERATOR, CURRENCY, UNIT)
+        if len(token) > 1 or character_class(token) not in (OPERATOR, MINUS, CURRENCY, UNIT)
     ]
     if len(words) != 1 or not _NUMBER.fullmatch(tokens[words[0]]):
         return tokens
@@ -279,7 +306,9 @@ def _fuzzy(a: list[str], b: list[str], mode: str, theta: float, max_extra: int) 
     if all(numbers) and numbers[0] != numbers[1]:
         return 0.0
     if mode == "numeric_safe":
-        operators = [Counter(t for t in tokens if len(t) == 1 and character_class(t) == OPERATOR) for tokens in (a, b)]
+        operators = [
+            Counter(t for t in tokens if len(t) == 1 and character_class(t) in (OPERATOR, MINUS)) for tokens in (a, b)
+        ]
         if operators[0] != operators[1]:
             return 0.0
     if _f1(a, b, False) >= theta:

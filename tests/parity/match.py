@@ -57,6 +57,13 @@ NUMBERS = [
     "½",
     "1½",
     "10²",
+    "-x",
+    "x = -y",
+    "-\\infty",
+    "(-∞, -a]",
+    "-(x + 1)",
+    "O-",
+    "Cl⁻.",
 ]
 PIECES = st.sampled_from([*TURNS, *WORDS, *NUMBERS]) | st.text(max_size=3)
 TEXTS = st.lists(PIECES, max_size=6).flatmap(
