@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "rewardkit"
 
 # Each layer may import from itself and from the layers above it in this list.
 LAYERS = [
-    {"errors", "types"},
+    {"errors", "types", "arrays"},
     {"reference", "_cpu", "_cuda", "_emu"},
     {"_kernels"},
     {"_device"},

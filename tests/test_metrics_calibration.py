@@ -280,6 +280,54 @@ def test_BR_103_the_result_carries_its_settings() -> None:
     assert (repr(again), float(again), again.null) == (repr(found), float(found), found.null)
 
 
+def test_settings_are_never_lost() -> None:
+    """However the bins come out: one by mass where all confidences are equal, one bin, given edges, no valid confidence."""
+    q, y = [0.9] * 10, [1] * 10
+    found = metrics.ece(confidence=q, correct=y, bins=10, scheme="mass", norm=2)
+    assert found.settings == {"bins": 10, "scheme": "mass", "edge": "left", "norm": 2}
+    stored = metrics.ece(confidence=[*q, 2.0], correct=[*y, 1], bins=1, norm=2, edge="right").to_dict()
+    assert {key: stored[key] for key in ("bins", "scheme", "edge", "norm", "n", "invalid")} == {
+        "bins": 1,
+        "scheme": "width",
+        "edge": "right",
+        "norm": 2,
+        "n": 10,
+        "invalid": 1,
+    }
+    assert stored["null"]["bins"] == 1
+    null = metrics.ece_null(q, bins=4, edge="right")
+    assert null.settings == {"bins": 4, "scheme": "width", "edge": "right", "norm": 1}
+    assert (null.n, pickle.loads(pickle.dumps(null)).settings) == (10, null.settings)
+    for name in ("mce", "ece_debiased"):
+        assert getattr(metrics, name)(confidence=q, correct=y, bins=1).settings["bins"] == 1
+    assert metrics.reliability(confidence=q, correct=y, bins=1).ece.settings["bins"] == 1
+    assert metrics.smece(confidence=[], correct=[]).settings == metrics.smece(confidence=q, correct=y).settings
+    assert metrics.murphy(confidence=[0.5, 2.0], correct=[1, 1]).invalid == 1
+    given = metrics.ece(confidence=q, correct=y, bins=[0.5])
+    assert given.settings == {"bins": [0.5], "scheme": "given", "edge": "left", "norm": 1}
+
+
+def test_given_edges_and_a_rule_that_would_move_them_contradict_each_other() -> None:
+    """linspace(0, 1, 11)[3] is above .3, so "rlcr" puts .3 into another bin than those edges in float32 do."""
+    inner = np.linspace(0, 1, 11)[1:-1].tolist()
+    for keyword, value in (("edge", "rlcr"), ("scheme", "mass")):
+        with pytest.raises(InvalidArgumentError, match=f"{keyword}.*inner edges"):
+            metrics.calibration_histogram([0.3], [1], inner, **{keyword: value})
+        with pytest.raises(InvalidArgumentError, match=keyword):
+            metrics.ece_null([0.3], bins=inner, **{keyword: value})
+
+
+def test_wilson_interval_refuses_what_is_no_proportion() -> None:
+    low, high = metrics.wilson_interval([0, 3], [3, 3])
+    assert low[0] == 0
+    assert high[1] == 1
+    for successes, trials, level, text in ((1, 3, 2, "level"), (4, 3, 0.9, "0 to trials"), ("a", 3, 0.9, "successes")):
+        with pytest.raises(InvalidArgumentError, match=text):
+            metrics.wilson_interval(successes, trials, level)
+    with pytest.raises(InvalidArgumentError, match="shape"):
+        metrics.wilson_interval([1, 2], [3])
+
+
 def test_empty_input_is_undefined_not_zero() -> None:
     for name in ("ece", "brier_loss", "mce", "smece", "ece_signed", "ece_debiased"):
         found = getattr(metrics, name)(confidence=[], correct=[])
@@ -301,6 +349,10 @@ def test_empty_input_is_undefined_not_zero() -> None:
         ({"confidence": [0.5], "correct": [1], "edge": "middle"}, "edge"),
         ({"confidence": [0.5], "correct": [1], "scheme": "mass", "edge": "rlcr"}, "edge"),
         ({"confidence": [0.5], "correct": [1], "norm": 3}, "norm"),
+        ({"confidence": [0.5], "correct": [1], "bins": "ab"}, "bins"),
+        ({"confidence": [0.5], "correct": [math.nan]}, "correct"),
+        ({"confidence": ["0.5"], "correct": [1]}, "numbers"),
+        ({"confidence": [0.5, None], "correct": [1, 1]}, "numbers"),
     ],
 )
 def test_bad_calls_name_the_argument(arguments: dict, text: str) -> None:

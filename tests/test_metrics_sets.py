@@ -198,3 +198,122 @@ def test_pairs_are_narrower_than_two_intervals_and_refuse_what_cannot_be_compare
             {**first, "set_construction": "single_gen"},
             {**second, "set_construction": "independent_samples"},
         )
+
+
+NAN = math.nan
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "text"),
+    [
+        ("pass_at_1", {"correct": [[1, 0]], "confidence": [[NAN, 0.1]], "select": "max_conf"}, "confidence.*nan"),
+        ("pass_at_1", {"correct": [[1, 0]], "confidence": [[math.inf, 0.1]], "select": "max_conf"}, "confidence"),
+        ("pass_at_1", {"correct": [[1, 0]], "confidence": [["0.2", "0.1"]], "select": "max_conf"}, "confidence"),
+        ("pass_at_1", {"correct": [[1, 0]], "select": "max_conf"}, "confidence"),
+        ("correct_at", {"correct": [[1, 0]], "confidence": [[NAN, 0.1]]}, "confidence.*nan"),
+        ("correct_at", {"correct": [[1, NAN]]}, "correct.*nan"),
+        ("set_accuracy", {"correct": [[1, 2]]}, "correct"),
+        ("set_accuracy", {"correct": [[1, NAN]]}, "correct.*nan"),
+        ("set_accuracy", {"correct": [["1", "0"]]}, "correct"),
+        ("set_accuracy", {"correct": [[1], [1, 0]]}, "correct"),
+        ("set_accuracy", {"correct": [[1, 0]], "mask": [[1, NAN]]}, "mask.*nan"),
+        ("set_accuracy", {"correct": [[1, 0]], "mask": [[1]]}, "mask.*shape"),
+        ("coverage", {"found": [[1], [1, 0]]}, "found"),
+        ("coverage", {"found": [[NAN]]}, "found"),
+        ("recall", {"found": [[1, 1]], "n_golds": [1]}, "found.*row 0"),
+        ("recall", {"found": [[1, 1]], "n_golds": [NAN]}, "n_golds"),
+        ("recall", {"found": [[1, 1]], "n_golds": [2.5]}, "n_golds"),
+        ("recall", {"found": [[1, 1]], "n_golds": ["2"]}, "n_golds"),
+        ("precision", {"correct": [[0.5]]}, "correct"),
+        ("set_brier", {"confidence": [["a"]], "correct": [[1]]}, "confidence"),
+        ("set_brier", {"confidence": [["0.5"]], "correct": [[1]]}, "confidence"),
+        ("set_brier", {"confidence": [[NAN]], "correct": [[1]]}, "confidence.*nan"),
+        ("pooled_brier", {"confidence": [[NAN]], "correct": [[1]]}, "confidence.*nan"),
+        ("pooled_ece", {"confidence": [[2.0]], "correct": [[1]]}, "confidence"),
+        ("set_ece", {"confidence": [[NAN]], "correct": [[1]], "exclusive": True}, "confidence.*nan"),
+        ("set_ece", {"confidence": [[0.5]], "correct": [[1]], "exclusive": "no"}, "exclusive"),
+        ("set_confidence", {"confidence": 0.5, "exclusive": True}, "confidence"),
+        ("set_confidence", {"confidence": [[0.5], [0.5, 0.1]], "exclusive": True}, "confidence"),
+        ("uniqueness", {"classes": [[0], [0, 1]]}, "classes"),
+        ("uniqueness", {"classes": [[0, -2]]}, "classes"),
+        ("uniqueness", {"classes": [["a"]]}, "classes"),
+        ("confidence_mass", {"prompt": [[1]], "answer_class": [1], "confidence": [0.5]}, "prompt"),
+        ("confidence_mass", {"prompt": [1], "answer_class": [[1]], "confidence": [0.5]}, "answer_class"),
+        ("confidence_mass", {"prompt": 1, "answer_class": [1], "confidence": [0.5]}, "prompt"),
+        ("confidence_mass", {"prompt": [1], "answer_class": [1, 2], "confidence": [0.5]}, "answer_class"),
+        ("confidence_mass", {"prompt": [1], "answer_class": [1], "confidence": [NAN]}, "confidence"),
+        ("average_tokens", {"tokens": [math.inf]}, "tokens"),
+        ("average_tokens", {"tokens": [1, 2], "prompt": [None, "a"]}, "prompt"),
+        ("pass_at_k", {"n": [3, 3], "c": [1, 1, 1], "k": 1}, "c: .*shape of n"),
+        ("pass_at_k", {"n": NAN, "c": 1, "k": 1}, "n: .*whole"),
+        ("pass_at_k", {"n": 3, "c": math.inf, "k": 1}, "c: .*whole"),
+        ("pass_at_k", {"n": 3, "c": None, "k": 1}, "c: .*whole"),
+        ("pass_at_k", {"n": "3", "c": 1, "k": 1}, "n: .*whole"),
+        ("top1_ece", {"probs": 0.3, "correct": [[1]]}, "probs"),
+        ("top1_ece", {"probs": [[0.3]], "correct": [[NAN]]}, "correct.*nan"),
+        ("top1_ece", {"probs": [[0.3]], "correct": [[2]]}, "correct"),
+        ("top1_ece", {"probs": [[NAN]], "correct": [[1]]}, "probs.*nan"),
+        ("top1_ece", {"probs": [["0.3"]], "correct": [[1]]}, "probs"),
+        ("other_ece", {"other": 0.3, "correct": [[1]]}, "other"),
+        ("other_ece", {"other": [NAN], "correct": [[1]]}, "NaN"),
+        ("event_ece", {"probs": [[0.3]], "correct": [[1]], "other": None}, "other"),
+        ("event_ece", {"probs": [[0.3]], "correct": [[1]], "other": [NAN]}, "other.*nan"),
+        ("p_gold", {"probs": 3, "correct": [[1]]}, "probs"),
+        ("p_gold", {"probs": [[0.3]], "correct": [[0.5]]}, "correct"),
+        ("p_gold", {"probs": [[0.3]], "correct": [[0]], "other": [0.7], "prior_logprob": [NAN]}, "prior_logprob"),
+        ("p_gold", {"probs": [[0.3]], "correct": [[0]], "other": [0.7], "prior_logprob": ["a"]}, "prior_logprob"),
+        ("p_gold_gap", {"probs": [[0.3]], "correct": [[1]], "other": None}, "other"),
+        ("nll", {"prob": [0.5], "floor": "a"}, "floor"),
+        ("nll", {"prob": [NAN]}, "prob"),
+    ],
+)
+def test_garbage_is_an_error_that_names_its_argument(name: str, arguments: dict, text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=text):
+        getattr(metrics, name)(**arguments)
+
+
+def test_what_an_empty_slot_holds_does_not_matter() -> None:
+    mask, q = [[True, False]], [[0.4, NAN]]
+    assert metrics.pass_at_1(correct=[[1, 0]], confidence=q, select="max_conf", mask=mask) == 1
+    assert metrics.correct_at(correct=[[1, 0]], confidence=q, mask=mask)[1].tolist() == [1, 1]
+    assert metrics.set_brier(confidence=q, correct=[[1, 0]], mask=mask) == pytest.approx(0.36)
+    assert metrics.set_ece(confidence=q, correct=[[1, 0]], mask=mask, exclusive=True) == pytest.approx(0.6)
+    assert metrics.top1_ece(probs=q, correct=[[1, 0]], mask=mask) == pytest.approx(0.6)
+
+
+def test_a_bootstrap_refuses_settings_that_its_metric_does_not_have_and_carries_all_others() -> None:
+    arrays = {"confidence": [0.5, 0.9, 1.5], "correct": [1, 0, 1]}
+    with pytest.raises(InvalidArgumentError, match="settings of ece: bins, scheme, edge, norm, got 'bin'"):
+        metrics.bootstrap("ece", settings={"bin": 3}, draws=5, **arrays)
+    with pytest.raises(InvalidArgumentError, match="settings of brier_loss: none"):
+        metrics.bootstrap("brier_loss", settings={"bins": 3}, draws=5, **arrays)
+    with pytest.raises(InvalidArgumentError, match="settings"):
+        metrics.bootstrap(metrics.smece, settings={"bin": 3}, draws=5, **arrays)
+    sides = [arrays | {"clusters": [1, 2, 3]}] * 2
+    with pytest.raises(InvalidArgumentError, match="settings of ece"):
+        metrics.paired_bootstrap("ece", *sides, draws=5, settings={"bin": 3})
+    with pytest.raises(InvalidArgumentError, match="settings of ece"):
+        metrics.bootstrap_headline(clusters=[1, 2, 3], draws=5, settings={"bin": 3}, **arrays)
+    found = metrics.bootstrap("ece", settings={"bins": 3}, draws=5, **arrays)
+    assert found.settings == {"bins": 3, "scheme": "width", "edge": "left", "norm": 1}
+    assert (found.n, found.invalid) == (2, 1)
+    assert found.to_dict()["invalid"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"metric": "accuracy", "correct": 1}, "correct"),
+        ({"metric": "ece", "correct": None, "confidence": [0.5]}, "correct"),
+        ({"metric": "ece", "correct": [1]}, "confidence"),
+        ({"metric": "ece", "correct": [1], "confidence": [0.5], "settings": "bins"}, "settings"),
+        ({"metric": "ece", "correct": [1], "confidence": [0.5], "clusters": [[1]]}, "clusters"),
+        ({"metric": 3, "correct": [1]}, "metric"),
+        ({"metric": "ece", "correct": [1], "confidence": [0.5], "level": 2}, "level"),
+    ],
+)
+def test_a_bootstrap_names_what_is_wrong(arguments: dict, text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=text):
+        metrics.bootstrap(**arguments)
+    with pytest.raises(InvalidArgumentError, match="first"):
+        metrics.paired_bootstrap("ece", None, {})  # type: ignore[arg-type]

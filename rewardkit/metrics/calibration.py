@@ -25,7 +25,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from rewardkit import _device, _kernels
+from rewardkit import _device, _kernels, arrays
 from rewardkit.errors import InvalidArgumentError
 from rewardkit.metrics import inputs, on_device
 from rewardkit.metrics.result import Metric, Null
@@ -117,7 +117,7 @@ def calibration_histogram(
     Args:
         confidence: float32 or float64 ``[N]`` in [0, 1]; values outside are counted as invalid.
         correct: bool (or 0/1) ``[N]``.
-        bins: How many bins, or the inner edges themselves, ascending.
+        bins: How many bins, or the inner edges themselves, ascending (then ``scheme`` is "width", and ``edge`` not "rlcr").
         groups: ``[N]`` any values to group by, or ``None``.
         scheme: "width" (bins of equal width) or "mass" (of nearly equal count; equal confidences are never torn apart).
         edge: "left", "right" or "rlcr"; see the module's text.
@@ -145,7 +145,7 @@ def calibration_histogram(
 def _histogram_on_device(
     confidence: Any, correct: Any, bins: int | Sequence[float], groups: Any, scheme: str, edge: str
 ) -> Histogram:
-    if scheme == "mass" and isinstance(bins, (int, np.integer)):  # quantiles of the data, which only the host computes
+    if scheme == "mass":  # quantiles of the data, which only the host computes
         raise InvalidArgumentError("scheme", expected="'width', or inner edges, for tensors on a device", got=scheme)
     nothing = np.empty(0, on_device.confidence_dtype(confidence))
     thresholds, edges, settings = _thresholds(nothing, bins, scheme, edge)
@@ -196,7 +196,7 @@ def brier_loss(*, confidence: Any, correct: Any) -> Metric:
         Brier 1950. scikit-learn calls it ``brier_score_loss``.
     """
     found = calibration_histogram(confidence, correct, 1)
-    return _metric("brier_loss", found.brier()[0], found)
+    return _metric("brier_loss", found.brier()[0], found, {})
 
 
 def ece(
@@ -238,7 +238,7 @@ def ece(
     value = found.ece(norm)[0]
     settings = {"bins": bins, "scheme": scheme, "edge": edge, "norm": norm}
     null = partial(_null, confidence, float(value), **settings, draws=1000, seed=seed)
-    return _metric("ece", value, found, {"norm": norm}, null=null)
+    return _metric("ece", value, found, found.settings | {"norm": norm}, null=null)
 
 
 def ece_null(
@@ -305,7 +305,7 @@ def mce(
     found = calibration_histogram(confidence, correct, bins, scheme=scheme, edge=edge)
     gaps = np.abs(_divide(found.gap[0], found.count[0]))
     value = float(np.nanmax(gaps)) if found.n[0] else math.nan
-    return _metric("mce", value, found)
+    return _metric("mce", value, found, found.settings)
 
 
 def ece_signed(*, confidence: Any, correct: Any) -> Metric:
@@ -322,7 +322,7 @@ def ece_signed(*, confidence: Any, correct: Any) -> Metric:
         InvalidArgumentError: A bad shape, or a NaN.
     """
     found = calibration_histogram(confidence, correct, 1)
-    return _metric("ece_signed", float(_divide(found.gap.sum(), found.n.sum())), found)
+    return _metric("ece_signed", float(_divide(found.gap.sum(), found.n.sum())), found, {})
 
 
 def ece_debiased(
@@ -362,7 +362,7 @@ def ece_debiased(
         return Metric(math.nan, name="ece_debiased", n=n, invalid=invalid, settings=found.settings, undefined=reason)
     n, accuracy, gap = count[full], found.accuracy[0][full], found.gap[0][full]
     terms = (gap / n) ** 2 - accuracy * (1 - accuracy) / (n - 1)
-    return _metric("ece_debiased", float((n * terms).sum() / count.sum()), found)
+    return _metric("ece_debiased", float((n * terms).sum() / count.sum()), found, found.settings)
 
 
 @dataclass(frozen=True)
@@ -378,7 +378,7 @@ class Reliability:
         low: float64 ``[bins]``, lower end of the accuracy's Wilson interval; NaN in empty bins.
         high: float64 ``[bins]``, upper end.
         level: Of the intervals.
-        ece: The ECE over the same bins.
+        ece: The ECE over the same bins; it carries their settings, the number of answers and of invalid confidences.
     """
 
     lower: Float64
@@ -423,8 +423,7 @@ def reliability(
     Source:
         DeGroot and Fienberg 1983; the intervals, Wilson 1927.
     """
-    if not isinstance(level, (int, float)) or not 0 < level < 1:
-        raise InvalidArgumentError("level", expected="a number in (0, 1)", got=level)
+    inputs.open_unit("level", level)
     found = calibration_histogram(confidence, correct, bins, scheme=scheme, edge=edge)
     settings: dict[str, Any] = {"bins": bins, "scheme": scheme, "edge": edge, "norm": 1}
     value = found.ece()[0]
@@ -439,7 +438,7 @@ def reliability(
         low=low,
         high=high,
         level=level,
-        ece=_metric("ece", value, found, {"norm": 1}, null=null),
+        ece=_metric("ece", value, found, found.settings | {"norm": 1}, null=null),
     )
 
 
@@ -450,10 +449,18 @@ def wilson_interval(successes: Any, trials: Any, level: float = 0.95) -> tuple[F
         successes: Any shape.
         trials: The same shape.
         level: In (0, 1).
+
+    Raises:
+        InvalidArgumentError: Other shapes, successes that are not in [0, trials], or a level out of range.
     """
+    inputs.open_unit("level", level)
+    n, right = arrays.floats("trials", trials), arrays.floats("successes", successes)
+    if n.shape != right.shape:
+        raise InvalidArgumentError("successes", expected=f"the shape of trials, {n.shape}", got=f"shape {right.shape}")
+    if not ((right >= 0) & (right <= n) & np.isfinite(n)).all():
+        raise InvalidArgumentError("successes", expected="numbers from 0 to trials", got=successes)
     z = NormalDist().inv_cdf(0.5 + level / 2)
-    n = np.asarray(trials, np.float64)
-    p = _divide(successes, n)
+    p = _divide(right, n)
     spread = z * np.sqrt(_divide(p * (1 - p), n) + _divide(z * z, 4 * n * n))
     middle, scale = p + _divide(z * z, 2 * n), 1 + _divide(z * z, n)
     # Without clipping, rounding puts the ends at 0 of n and n of n a hair outside.
@@ -470,6 +477,7 @@ class Murphy:
         resolution: Squared distance of these accuracies from the overall accuracy; larger is better.
         uncertainty: Variance of the outcomes; nothing the forecaster could change.
         n: Answers.
+        invalid: Confidences outside [0, 1], which take no part.
         values: Distinct confidences.
     """
 
@@ -478,6 +486,7 @@ class Murphy:
     resolution: float
     uncertainty: float
     n: int
+    invalid: int
     values: int
 
 
@@ -497,9 +506,10 @@ def murphy(*, confidence: Any, correct: Any) -> Murphy:
     q = inputs.scores("confidence", confidence).astype(np.float64)
     y = inputs.labels("correct", correct, like=q)
     valid = (q >= 0) & (q <= 1)
+    invalid = len(q) - int(valid.sum())
     q, y = q[valid], y[valid]
     if not len(q):
-        return Murphy(math.nan, math.nan, math.nan, math.nan, 0, 0)
+        return Murphy(math.nan, math.nan, math.nan, math.nan, 0, invalid, 0)
     value, index, count = np.unique(q, return_inverse=True, return_counts=True)
     accuracy = np.bincount(index, weights=y) / count
     base = float(y.mean())
@@ -509,6 +519,7 @@ def murphy(*, confidence: Any, correct: Any) -> Murphy:
         resolution=float(np.sum(count * (accuracy - base) ** 2) / len(q)),
         uncertainty=base * (1 - base),
         n=len(q),
+        invalid=invalid,
         values=len(value),
     )
 
@@ -538,8 +549,10 @@ def grouped_calibration(
     """
     q = inputs.numbers("confidence", confidence)
     y = inputs.labels("correct", correct, like=q)
-    at = np.ascontiguousarray(offsets, dtype=np.int64)
-    if at.ndim != 1 or len(at) < 1 or at[0] != 0 or at[-1] != len(q) or (np.diff(at) < 0).any():
+    at = arrays.numeric("offsets", offsets, f"ascending from 0 to {len(q)}")
+    whole = at.dtype.kind in "iu" and at.ndim == 1 and len(at) > 0
+    at = np.ascontiguousarray(at, dtype=np.int64)
+    if not whole or at[0] != 0 or at[-1] != len(q) or (np.diff(at) < 0).any():
         raise InvalidArgumentError("offsets", expected=f"ascending from 0 to {len(q)}", got=at)
     thresholds, _, _ = _thresholds(q, bins, "width", edge)
     result = _kernels.kernel("segmented_calibration")(q, y, at, thresholds, fraction_bits(len(q)))
@@ -595,7 +608,12 @@ def _thresholds(
     inputs.choice("scheme", scheme, SCHEMES)
     inputs.choice("edge", edge, EDGES)
     if not isinstance(bins, (int, np.integer)):
-        inner = np.asarray(bins, dtype=np.float64)
+        # Given edges say where bins are; a rule that would put them elsewhere contradicts them.
+        if scheme != "width":
+            raise InvalidArgumentError("scheme", expected="'width' where bins gives the inner edges", got=scheme)
+        if edge == "rlcr":
+            raise InvalidArgumentError("edge", expected="'left' or 'right' where bins gives the inner edges", got=edge)
+        inner = arrays.floats("bins", bins, "a number of bins, or ascending inner edges in (0, 1)")
         if inner.ndim != 1 or not ((inner > 0) & (inner < 1)).all() or (np.diff(inner) <= 0).any():
             raise InvalidArgumentError(
                 "bins", expected="a number of bins, or ascending inner edges in (0, 1)", got=bins
@@ -636,10 +654,20 @@ def _null(
     inputs.choice("norm", norm, (1, 2))
     draws = inputs.positive_integer("draws", draws)
     q = inputs.scores("confidence", confidence)
-    thresholds, _, _ = _thresholds(q, bins, scheme, edge)
+    thresholds, _, settings = _thresholds(q, bins, scheme, edge)
     q = q[(q >= 0) & (q <= 1)]
+    settings = settings | {"norm": norm}
     if q.size == 0:
-        return Null(math.nan, sd=math.nan, quantile95=math.nan, p_value=math.nan, draws=draws, seed=seed)
+        return Null(
+            math.nan,
+            sd=math.nan,
+            quantile95=math.nan,
+            p_value=math.nan,
+            draws=draws,
+            seed=seed,
+            n=0,
+            settings=settings,
+        )
     value, count = np.unique(q, return_counts=True)
     which = np.searchsorted(thresholds, value, side="right")
     value = value.astype(np.float64)
@@ -666,6 +694,8 @@ def _null(
         p_value=float(p_value),
         draws=draws,
         seed=seed,
+        n=q.size,
+        settings=settings,
     )
 
 
@@ -675,8 +705,7 @@ def _norm_of_gaps(gap: Float64, size: Int64, norm: int) -> Float64:
     return np.sqrt((gap**2 / size).sum(axis=1) / size.sum())
 
 
-def _metric(name: str, value: float, found: Histogram, extra: dict[str, Any] | None = None, **rest: Any) -> Metric:
-    settings = {} if len(found.edges) == 2 else found.settings | (extra or {})
+def _metric(name: str, value: float, found: Histogram, settings: dict[str, Any], **rest: Any) -> Metric:
     n = int(found.n.sum())
     undefined = "" if n else "no valid confidence"
     return Metric(

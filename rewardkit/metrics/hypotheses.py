@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from rewardkit import arrays
 from rewardkit.errors import InvalidArgumentError
 from rewardkit.metrics import calibration, inputs
 from rewardkit.metrics.result import Metric
@@ -30,7 +31,7 @@ def top1_ece(*, probs: Any, correct: Any, mask: Any = None, **settings: Any) -> 
     Raises:
         InvalidArgumentError: A bad shape or setting, or a weight that is NaN or outside [0, 1].
     """
-    w, right, present, _ = _arrays(probs, correct, np.zeros(len(np.asarray(probs))), mask)
+    w, right, present, _ = _arrays(probs, correct, None, mask)
     rows = np.flatnonzero(present.any(axis=1))
     best = np.where(present, w, -1.0)[rows].argmax(axis=1) if len(rows) else rows
     result = calibration.ece(confidence=w[rows, best], correct=right[rows, best], **settings)
@@ -48,8 +49,11 @@ def other_ece(*, other: Any, correct: Any, **settings: Any) -> Metric:
     Raises:
         InvalidArgumentError: A bad shape or setting, or a NaN.
     """
-    right = _matrix("correct", correct)
-    result = calibration.ece(confidence=other, correct=~right.any(axis=1), **settings)
+    right = inputs.matrix("correct", correct)
+    stated = arrays.floats("other", other)
+    if stated.shape != right.shape[:1]:
+        raise InvalidArgumentError("other", expected=f"{len(right)} numbers", got=f"shape {stated.shape}")
+    result = calibration.ece(confidence=stated, correct=~right.any(axis=1), **settings)
     return _renamed(result, "other_ece")
 
 
@@ -67,6 +71,8 @@ def event_ece(*, probs: Any, correct: Any, other: Any, mask: Any = None, **setti
     Raises:
         InvalidArgumentError: A bad shape or setting, or a weight that is NaN or outside [0, 1].
     """
+    if other is None:
+        raise InvalidArgumentError("other", expected="the weights of Other", got=None)
     w, right, present, w0 = _arrays(probs, correct, other, mask)
     stated = np.concatenate([w[present], w0])
     true = np.concatenate([right[present], ~right.any(axis=1)])
@@ -88,14 +94,13 @@ def p_gold(*, probs: Any, correct: Any, other: Any = None, prior_logprob: Any = 
     Raises:
         InvalidArgumentError: A bad shape, a weight outside [0, 1], or a positive log-probability.
     """
-    zeros = np.zeros(len(np.asarray(probs)))
-    w, right, _, w0 = _arrays(probs, correct, zeros if other is None else other, None)
+    w, right, _, w0 = _arrays(probs, correct, other, None)
     stated = np.where(right, w, 0.0).sum(axis=1)
     if prior_logprob is None:
         return np.minimum(stated, 1.0)
     if other is None:
         raise InvalidArgumentError("other", expected="the weights of Other, with prior_logprob", got=None)
-    prior = np.asarray(prior_logprob, np.float64)
+    prior = arrays.floats("prior_logprob", prior_logprob, f"{len(w0)} log-probabilities <= 0")
     if prior.shape != w0.shape or not (prior <= 1e-6).all():
         raise InvalidArgumentError("prior_logprob", expected=f"{len(w0)} log-probabilities <= 0", got=prior_logprob)
     return np.minimum(np.where(right.any(axis=1), stated, w0 * np.exp(prior)), 1.0)
@@ -152,6 +157,8 @@ def p_gold_gap(*, probs: Any, correct: Any, other: Any) -> Metric:
     Raises:
         InvalidArgumentError: A bad shape, or a weight outside [0, 1].
     """
+    if other is None:
+        raise InvalidArgumentError("other", expected="the weights of Other", got=None)
     w, right, _, w0 = _arrays(probs, correct, other, None)
     got = np.where(right.any(axis=1), np.where(right, w, 0.0).sum(axis=1), w0)
     expected = (w**2).sum(axis=1) + w0**2
@@ -172,7 +179,7 @@ def nll(*, prob: Any, floor: float = 0.01) -> Metric:
     Raises:
         InvalidArgumentError: A bad shape, or a probability that is NaN or outside [0, 1].
     """
-    if not 0 < floor <= 1:
+    if isinstance(floor, bool) or not isinstance(floor, (int, float, np.floating)) or not 0 < floor <= 1:
         raise InvalidArgumentError("floor", expected="a number in (0, 1]", got=floor)
     chance = inputs.scores("prob", prob).astype(np.float64)
     if ((chance < 0) | (chance > 1)).any():
@@ -184,28 +191,21 @@ def nll(*, prob: Any, floor: float = 0.01) -> Metric:
 
 
 def _arrays(probs: Any, correct: Any, other: Any, mask: Any) -> tuple[Float64, Bool, Bool, Float64]:
-    right = _matrix("correct", correct)
-    w, w0 = np.asarray(probs, np.float64), np.asarray(other, np.float64)
+    """Weights (0 in empty slots), which are right, which slots are filled, and Other (0 where ``None``); all checked."""
+    right = inputs.matrix("correct", correct)
+    w = arrays.floats("probs", probs, "a two-dimensional array of weights")
+    w0 = np.zeros(len(right)) if other is None else arrays.floats("other", other)
     if w.shape != right.shape:
         raise InvalidArgumentError("probs", expected=f"shape {right.shape}", got=f"shape {w.shape}")
     if w0.shape != right.shape[:1]:
         raise InvalidArgumentError("other", expected=f"{len(right)} numbers", got=f"shape {w0.shape}")
-    present = np.ones(right.shape, bool) if mask is None else _matrix("mask", mask)
-    if present.shape != right.shape:
-        raise InvalidArgumentError("mask", expected=f"shape {right.shape}", got=f"shape {present.shape}")
+    present = inputs.mask(mask, right)
     w = np.where(present, w, 0.0)
     for name, array in (("probs", w), ("other", w0)):
         bad = ~((array >= 0) & (array <= 1))
         if bad.any():
             raise InvalidArgumentError(name, expected="numbers in [0, 1]", got=array[bad][0].item())
     return w, right & present, present, w0
-
-
-def _matrix(name: str, value: Any) -> Bool:
-    array = np.asarray(value)
-    if array.ndim != 2:
-        raise InvalidArgumentError(name, expected="a two-dimensional array of booleans", got=f"shape {array.shape}")
-    return array.astype(bool)
 
 
 def _renamed(result: Metric, name: str, *, null: bool = True, **settings: Any) -> Metric:

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rewardkit import arrays
 from rewardkit.errors import InvalidArgumentError
+from rewardkit.types import Bool
 
 Floating = npt.NDArray[np.floating]
 UInt8 = npt.NDArray[np.uint8]
@@ -85,8 +87,52 @@ def group_ids(name: str, value: Any, *, like: Floating) -> tuple[npt.NDArray[Any
     array = _array(name, value, "one group per confidence")
     if len(array) != len(like):
         raise InvalidArgumentError(name, expected=f"{len(like)} values, one per confidence", got=f"{len(array)} values")
-    names, index = np.unique(array, return_inverse=True)
+    try:
+        names, index = np.unique(array, return_inverse=True)
+    except TypeError as error:  # values that have no order, such as None among strings
+        raise InvalidArgumentError(name, expected="values of one kind, which can be sorted", got=value) from error
     return names, index.astype(np.int64, copy=False)
+
+
+def matrix(name: str, value: Any) -> Bool:
+    """A two-dimensional array of booleans, or of 0 and 1.
+
+    Raises:
+        InvalidArgumentError: It is not one, or holds anything else.
+    """
+    array = arrays.numeric(name, value, "a two-dimensional array of booleans")
+    if array.ndim != 2:
+        raise InvalidArgumentError(name, expected="a two-dimensional array of booleans", got=f"shape {array.shape}")
+    if array.dtype != np.bool_:
+        wrong = (array != 0) & (array != 1)
+        if wrong.any():
+            raise InvalidArgumentError(name, expected="booleans, or 0 and 1", got=array[wrong][0].item())
+    return array.astype(bool)
+
+
+def mask(value: Any, like: Bool) -> Bool:
+    """Which slots hold an answer: a matrix of the shape of ``like``; all of them, where nothing is given.
+
+    Raises:
+        InvalidArgumentError: It is not one.
+    """
+    if value is None:
+        return np.ones(like.shape, bool)
+    array = matrix("mask", value)
+    if array.shape != like.shape:
+        raise InvalidArgumentError("mask", expected=f"shape {like.shape}", got=f"shape {array.shape}")
+    return array
+
+
+def open_unit(name: str, value: Any) -> float:
+    """A number strictly between 0 and 1.
+
+    Raises:
+        InvalidArgumentError: It is not one.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.floating)) or not 0 < value < 1:
+        raise InvalidArgumentError(name, expected="a number in (0, 1)", got=value)
+    return float(value)
 
 
 def positive_integer(name: str, value: Any, *, low: int = 1, high: int | None = None) -> int:

@@ -8,8 +8,9 @@ A bootstrap of an ECE is biased upward (resampling adds the same noise a second 
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,6 +23,8 @@ from rewardkit.types import Float64
 
 FAST = ("accuracy", "mean_confidence", "brier_loss", "ece", "ece_signed", "auroc")
 """Metrics that are resampled without a Python loop, by name."""
+
+_ECE_SETTINGS: Mapping[str, Any] = {"bins": 10, "scheme": "width", "edge": "left", "norm": 1}
 
 _CELLS = 4_000_000
 
@@ -41,6 +44,8 @@ class Interval:
         draws: Bootstrap draws; the ones where the metric was undefined are not among them.
         seed: Of the draws.
         clusters: How many prompts were drawn from.
+        n: How many rows went into it (of both systems, for a paired comparison).
+        invalid: How many rows of these take no part, since their confidence lies outside [0, 1].
         settings: Of the metric.
     """
 
@@ -54,13 +59,15 @@ class Interval:
     draws: int
     seed: int
     clusters: int
+    n: int
+    invalid: int
     settings: Mapping[str, Any]
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-safe: NaN becomes ``None``."""
         result = {key: getattr(self, key) for key in ("value", "low", "high", "sd", "p_value")}
         result = {key: None if math.isnan(value) else value for key, value in result.items()}
-        rest = {key: getattr(self, key) for key in ("level", "draws", "seed", "clusters")}
+        rest = {key: getattr(self, key) for key in ("level", "draws", "seed", "clusters", "n", "invalid")}
         return {"name": self.name, **result, **rest, **self.settings}
 
 
@@ -83,18 +90,19 @@ def bootstrap(
         draws: How many redraws.
         level: In (0, 1).
         seed: Of the redraws.
-        settings: Of the metric: bins, edge and so on.
+        settings: Of the metric, by the names of its parameters: bins, scheme, edge and norm of an ECE.
         **arrays: The metric's arrays, ``[N, …]`` each: confidence, correct.
 
     Raises:
         UnknownNameError: No such metric.
-        InvalidArgumentError: A bad shape or setting.
+        InvalidArgumentError: A bad shape, or a setting that the metric does not have.
     """
-    name, statistic, count, _ = _prepare(metric, arrays, clusters, settings or {})
+    sample = _prepare(metric, arrays, clusters, settings)
     _check(draws, level)
+    statistic, count = sample.statistic, len(sample.ids)
     value = float(statistic(np.ones((1, count)))[0])
     results = np.concatenate([statistic(weights) for weights in _weights(count, draws, seed)])
-    return _interval(name, value, results, level, draws, seed, count, settings or {}, paired=False)
+    return _interval(sample.name, value, results, level, seed, count, [sample], paired=False)
 
 
 def paired_bootstrap(
@@ -126,6 +134,9 @@ def paired_bootstrap(
         InvalidArgumentError: A bad shape, other prompts, or sets that were built in different ways.
     """
     _check(draws, level)
+    for which, side in (("first", first), ("second", second)):
+        if not isinstance(side, Mapping):
+            raise InvalidArgumentError(which, expected="the arrays of a system by name", got=side)
     built = [side.get("set_construction") for side in (first, second)]
     if built[0] != built[1]:
         raise InvalidArgumentError(
@@ -138,9 +149,11 @@ def paired_bootstrap(
         if side.get("clusters") is None:
             raise InvalidArgumentError(f"{which}['clusters']", expected="the prompt of each row", got=None)
         arrays = {key: value for key, value in side.items() if key not in ("clusters", "set_construction")}
-        sides.append(_prepare(metric, arrays, side["clusters"], settings or {}))
-    (name, one, count, ids), (_, other, other_count, other_ids) = sides
-    if count != other_count or not np.array_equal(ids, other_ids):
+        sides.append(_prepare(metric, arrays, side["clusters"], settings))
+    ids, other_ids = (side.ids for side in sides)
+    one, other = (side.statistic for side in sides)
+    count = len(ids)
+    if not np.array_equal(ids, other_ids):
         only = set(ids.tolist()) ^ set(other_ids.tolist())
         raise InvalidArgumentError(
             "second['clusters']",
@@ -150,7 +163,7 @@ def paired_bootstrap(
     whole = np.ones((1, count))
     value = float(one(whole)[0] - other(whole)[0])
     results = np.concatenate([one(w) - other(w) for w in _weights(count, draws, seed)])
-    return _interval(name, value, results, level, draws, seed, count, settings or {}, paired=True)
+    return _interval(sides[0].name, value, results, level, seed, count, sides, paired=True)
 
 
 def bootstrap_headline(
@@ -178,34 +191,23 @@ def bootstrap_headline(
         InvalidArgumentError: A bad shape or setting.
     """
     _check(draws, level)
-    q = np.asarray(confidence, np.float64)
+    q = inputs.numbers("confidence", confidence)
     y = inputs.labels("correct", correct, like=q)
     ids, index = inputs.group_ids("clusters", clusters, like=q)
     stated = ~np.isnan(q)
-    statistics = {"accuracy": _fast("accuracy", index, len(ids), {}, correct=y)}
+    samples = {"accuracy": _fast("accuracy", index, ids, None, correct=y)}
     if stated.any():
         for name in ("mean_confidence", "brier_loss", "ece", "auroc"):
-            statistics[name] = _fast(
-                name, index[stated], len(ids), settings or {}, confidence=q[stated], correct=y[stated]
-            )
+            chosen = settings if name == "ece" else None
+            samples[name] = _fast(name, index[stated], ids, chosen, confidence=q[stated], correct=y[stated])
     whole = np.ones((1, len(ids)))
-    values = {name: float(statistic(whole)[0]) for name, statistic in statistics.items()}
-    results: dict[str, list[Float64]] = {name: [] for name in statistics}
+    values = {name: float(sample.statistic(whole)[0]) for name, sample in samples.items()}
+    results: dict[str, list[Float64]] = {name: [] for name in samples}
     for weights in _weights(len(ids), draws, seed):
-        for name, statistic in statistics.items():
-            results[name].append(statistic(weights))
+        for name, sample in samples.items():
+            results[name].append(sample.statistic(weights))
     return {
-        name: _interval(
-            name,
-            values[name],
-            np.concatenate(parts),
-            level,
-            draws,
-            seed,
-            len(ids),
-            (settings or {}) if name == "ece" else {},
-            paired=False,
-        )
+        name: _interval(name, values[name], np.concatenate(parts), level, seed, len(ids), [samples[name]], paired=False)
         for name, parts in results.items()
     }
 
@@ -213,10 +215,30 @@ def bootstrap_headline(
 Statistic = Callable[[Float64], Float64]
 
 
+@dataclass(frozen=True)
+class _Sample:
+    """The rows of one system, ready to be redrawn.
+
+    Attributes:
+        name: Of the metric.
+        statistic: The metric from how often each prompt is drawn, ``[D, clusters]`` to ``[D]``.
+        ids: The prompts.
+        n: Rows that take part.
+        invalid: Rows that do not, for a confidence outside [0, 1].
+        settings: All that the metric depends on.
+    """
+
+    name: str
+    statistic: Statistic
+    ids: Any
+    n: int
+    invalid: int
+    settings: Mapping[str, Any]
+
+
 def _check(draws: int, level: float) -> None:
     inputs.positive_integer("draws", draws)
-    if not isinstance(level, (int, float)) or not 0 < level < 1:
-        raise InvalidArgumentError("level", expected="a number in (0, 1)", got=level)
+    inputs.open_unit("level", level)
 
 
 def _weights(count: int, draws: int, seed: int) -> Iterator[Float64]:
@@ -230,10 +252,15 @@ def _weights(count: int, draws: int, seed: int) -> Iterator[Float64]:
 
 
 def _prepare(
-    metric: str | Callable[..., Any], arrays: Mapping[str, Any], clusters: Any, settings: Mapping[str, Any]
-) -> tuple[str, Statistic, int, Any]:
+    metric: str | Callable[..., Any], arrays: Mapping[str, Any], clusters: Any, settings: Mapping[str, Any] | None
+) -> _Sample:
     if not arrays:
         raise InvalidArgumentError("arrays", expected="the metric's arrays by keyword", got="none")
+    if settings is not None and not isinstance(settings, Mapping):
+        raise InvalidArgumentError("settings", expected="the metric's settings by name", got=settings)
+    for key, value in arrays.items():
+        if isinstance(value, (str, bytes, Mapping)) or np.ndim(value) < 1:
+            raise InvalidArgumentError(key, expected="an array with one entry per row", got=value)
     lengths = {key: len(value) for key, value in arrays.items()}
     rows = next(iter(lengths.values()))
     if len(set(lengths.values())) != 1 or rows == 0:
@@ -242,41 +269,84 @@ def _prepare(
         ids, index = np.arange(rows), np.arange(rows)
     else:
         ids, index = inputs.group_ids("clusters", clusters, like=np.empty(rows))
+    if not isinstance(metric, str) and not callable(metric):
+        raise InvalidArgumentError("metric", expected=f"a function, or one of {', '.join(FAST)}", got=metric)
     name = metric if isinstance(metric, str) else getattr(metric, "__name__", "metric")
     if isinstance(metric, str) and metric not in FAST:
         raise UnknownNameError("metric", metric, FAST)
     of_this_package = isinstance(metric, str) or getattr(metric, "__module__", "").startswith("rewardkit.metrics.")
     if name in FAST and of_this_package and arrays.keys() <= {"confidence", "correct"}:
-        return name, _fast(name, index, len(ids), settings, **arrays), len(ids), ids
+        return _fast(name, index, ids, settings, **arrays)
     if isinstance(metric, str):
         raise InvalidArgumentError("arrays", expected="confidence and correct", got=", ".join(arrays))
-    return name, _slow(partial(metric, **settings), arrays, index, len(ids)), len(ids), ids
+    _check_keywords(metric, name, arrays, settings or {})
+    statistic = _slow(partial(metric, **(settings or {})), arrays, index, len(ids))
+    return _Sample(name, statistic, ids, rows, 0, dict(settings or {}))
+
+
+def _check_keywords(
+    metric: Callable[..., Any], name: str, arrays: Mapping[str, Any], settings: Mapping[str, Any]
+) -> None:
+    """Raises InvalidArgumentError where a function does not take what it would be called with."""
+    try:
+        signature = inspect.signature(metric)
+    except (TypeError, ValueError):  # a built-in without one
+        return
+    try:
+        signature.bind(**arrays, **settings)
+    except TypeError as error:
+        which = "settings" if settings else "arrays"
+        raise InvalidArgumentError(which, expected=f"what {name}{signature} takes", got=str(error)) from None
 
 
 def _fast(
-    name: str, index: Any, count: int, settings: Mapping[str, Any], *, correct: Any, confidence: Any = None
-) -> Statistic:
+    name: str,
+    index: Any,
+    ids: Any,
+    settings: Mapping[str, Any] | None,
+    *,
+    correct: Any = None,
+    confidence: Any = None,
+) -> _Sample:
+    known = _ECE_SETTINGS if name == "ece" else {}
+    for key in settings or {}:
+        if key not in known:
+            expected = f"settings of {name}: {', '.join(known) or 'none'}"
+            raise InvalidArgumentError("settings", expected=expected, got=key)
+    chosen = {**known, **(settings or {})}
+    count = len(ids)
     y = inputs.labels("correct", correct).astype(np.float64)
     if name == "accuracy":
-        return _ratio(np.bincount(index, weights=y, minlength=count), np.bincount(index, minlength=count))
+        statistic = _ratio(np.bincount(index, weights=y, minlength=count), np.bincount(index, minlength=count))
+        return _Sample(name, statistic, ids, len(y), 0, chosen)
     q = inputs.scores("confidence", confidence)
     if len(q) != len(y):
         raise InvalidArgumentError("correct", expected=f"{len(q)} values, one per confidence", got=f"{len(y)} values")
     if name == "auroc":
-        return _weighted_auroc(q, y > 0, index, count)
+        return _Sample(name, _weighted_auroc(q, y > 0, index, count), ids, len(q), 0, chosen)
     valid = (q >= 0) & (q <= 1)
-    thresholds, _, _ = calibration._thresholds(
-        q, settings.get("bins", 10), settings.get("scheme", "width"), settings.get("edge", "left")
-    )
-    bins = np.searchsorted(thresholds, q[valid], side="right")
+    n = int(valid.sum())
+    if name == "ece":
+        statistic = _binned(q, y, valid, index, count, **chosen)
+        return _Sample(name, statistic, ids, n, len(q) - n, chosen)
+    q, y, index = q[valid].astype(np.float64), y[valid], index[valid]
+    term = {"brier_loss": (q - y) ** 2, "mean_confidence": q, "ece_signed": q - y}[name]
+    size = np.bincount(index, minlength=count)
+    statistic = _ratio(np.bincount(index, weights=term, minlength=count), size)
+    return _Sample(name, statistic, ids, n, len(valid) - n, chosen)
+
+
+def _binned(
+    q: Any, y: Any, valid: Any, index: Any, count: int, *, bins: Any, scheme: Any, edge: Any, norm: Any
+) -> Statistic:
+    """The ECE from per-prompt sums over bins."""
+    inputs.choice("norm", norm, (1, 2))
+    thresholds, _, _ = calibration._thresholds(q, bins, scheme, edge)
+    place = np.searchsorted(thresholds, q[valid], side="right")
     q, y, index = q[valid].astype(np.float64), y[valid], index[valid]
     size = np.bincount(index, minlength=count)
-    if name in ("brier_loss", "mean_confidence", "ece_signed"):
-        term = {"brier_loss": (q - y) ** 2, "mean_confidence": q, "ece_signed": q - y}[name]
-        return _ratio(np.bincount(index, weights=term, minlength=count), size)
     width = len(thresholds) + 1
-    norm = inputs.choice("norm", settings.get("norm", 1), (1, 2))
-    cells = index * width + bins
+    cells = index * width + place
     gap = np.bincount(cells, weights=q - y, minlength=count * width).reshape(count, width)
     if norm == 1:
         return lambda weights: _over(np.abs(weights @ gap).sum(axis=1), weights @ size)
@@ -346,17 +416,22 @@ def _interval(
     value: float,
     results: Float64,
     level: float,
-    draws: int,
     seed: int,
     clusters: int,
-    settings: Mapping[str, Any],
+    samples: Sequence[_Sample],
     *,
     paired: bool,
 ) -> Interval:
+    facts = {
+        "clusters": clusters,
+        "n": sum(sample.n for sample in samples),
+        "invalid": sum(sample.invalid for sample in samples),
+        "settings": dict(samples[0].settings),
+    }
     results = results[~np.isnan(results)]
     if not len(results) or math.isnan(value):
         nan = math.nan
-        return Interval(name, value, nan, nan, nan, nan, level, 0, seed, clusters, dict(settings))
+        return Interval(name, value, nan, nan, nan, nan, level, 0, seed, **facts)
     low, high = np.quantile(results, [(1 - level) / 2, (1 + level) / 2])
     p_value = math.nan
     if paired:
@@ -372,6 +447,5 @@ def _interval(
         level,
         len(results),
         seed,
-        clusters,
-        dict(settings),
+        **facts,
     )

@@ -61,9 +61,8 @@ class Metric(float):
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-safe: NaN becomes ``None``, with the reason beside it; the null level is included where there is one."""
-        result: dict[str, Any] = {"value": None if math.isnan(self) else float(self), "n": self.n}
-        if self.invalid:
-            result["invalid"] = self.invalid
+        result: dict[str, Any] = {"value": None if math.isnan(self) else float(self)}
+        result |= {"n": self.n, "invalid": self.invalid}
         if self.undefined:
             result["undefined"] = self.undefined
         result.update(self.settings)
@@ -108,6 +107,8 @@ class Null(float):
         p_value: Chance that a perfectly calibrated forecaster scores at least the observed value; NaN without one.
         draws: How many times the outcomes were redrawn.
         seed: Of the redraws.
+        n: How many confidences were redrawn.
+        settings: Of the calibration error (bins, scheme, edge, norm).
     """
 
     sd: float
@@ -115,12 +116,25 @@ class Null(float):
     p_value: float
     draws: int
     seed: int
+    n: int
+    settings: Mapping[str, Any]
 
-    def __new__(cls, mean: float, *, sd: float, quantile95: float, p_value: float, draws: int, seed: int):
+    def __new__(
+        cls,
+        mean: float,
+        *,
+        sd: float,
+        quantile95: float,
+        p_value: float,
+        draws: int,
+        seed: int,
+        n: int,
+        settings: Mapping[str, Any] | None = None,
+    ):
         """Makes the float and attaches the rest."""
         self = super().__new__(cls, mean)
         self.sd, self.quantile95, self.p_value = float(sd), float(quantile95), float(p_value)
-        self.draws, self.seed = draws, seed
+        self.draws, self.seed, self.n, self.settings = draws, seed, int(n), dict(settings or {})
         return self
 
     @property
@@ -134,13 +148,17 @@ class Null(float):
         return {key: None if math.isnan(value) else value for key, value in values.items()} | {
             "draws": self.draws,
             "seed": self.seed,
+            "n": self.n,
+            **self.settings,
         }
 
     def __repr__(self) -> str:
         return f"null={float(self):.4g} (sd={self.sd:.2g}, 95%={self.quantile95:.4g}, p={self.p_value:.3g})"
 
     def __reduce__(self):
-        keywords = {key: getattr(self, key) for key in ("sd", "quantile95", "p_value", "draws", "seed")}
+        keywords = {
+            key: getattr(self, key) for key in ("sd", "quantile95", "p_value", "draws", "seed", "n", "settings")
+        }
         return _rebuild_null, (float(self), keywords)
 
 

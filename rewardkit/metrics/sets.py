@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rewardkit import arrays
 from rewardkit.errors import InvalidArgumentError
 from rewardkit.metrics import calibration, inputs
 from rewardkit.metrics.result import Metric
@@ -48,7 +49,7 @@ def coverage(*, found: Any) -> Metric:
     Raises:
         InvalidArgumentError: A bad shape.
     """
-    return _mean("coverage", _matrix("found", found).sum(axis=1))
+    return _mean("coverage", inputs.matrix("found", found).sum(axis=1))
 
 
 def recall(*, found: Any, n_golds: Any) -> Metric:
@@ -59,13 +60,20 @@ def recall(*, found: Any, n_golds: Any) -> Metric:
         n_golds: int ``[B]``, how many references each row has, at least 1.
 
     Raises:
-        InvalidArgumentError: A bad shape, or a row without references.
+        InvalidArgumentError: A bad shape, a row without references, or one that names more than it has.
     """
-    named = _matrix("found", found)
-    golds = np.asarray(n_golds)
-    if golds.shape != named.shape[:1] or (golds < 1).any():
-        raise InvalidArgumentError("n_golds", expected=f"{len(named)} whole numbers >= 1", got=n_golds)
-    return _mean("recall", named.sum(axis=1) / golds)
+    named = inputs.matrix("found", found)
+    expected = f"{len(named)} whole numbers >= 1"
+    golds = arrays.floats("n_golds", n_golds, expected)
+    if golds.shape != named.shape[:1] or not (np.isfinite(golds) & (golds >= 1) & (golds == np.floor(golds))).all():
+        raise InvalidArgumentError("n_golds", expected=expected, got=n_golds)
+    count = named.sum(axis=1)
+    if (count > golds).any():
+        row = int(np.flatnonzero(count > golds)[0])
+        raise InvalidArgumentError(
+            "found", expected=f"at most n_golds[{row}] = {golds[row]:g} found references in row {row}", got=count[row]
+        )
+    return _mean("recall", count / golds)
 
 
 def precision(*, correct: Any, slots: int | None = None) -> Metric:
@@ -89,20 +97,18 @@ def pass_at_1(*, correct: Any, select: Select, confidence: Any = None, mask: Any
     Args:
         correct: bool ``[B, K]``.
         select: "first", "max_conf" (ties: the earlier one) or "random" (its expectation over the set's answers).
-        confidence: float ``[B, K]``, needed for "max_conf".
+        confidence: float ``[B, K]``, needed for "max_conf"; finite where there is an answer.
         mask: bool ``[B, K]``.
 
     Raises:
-        InvalidArgumentError: A bad shape, or ``confidence`` is missing.
+        InvalidArgumentError: A bad shape, or ``confidence`` is missing or not finite.
     """
     inputs.choice("select", select, ("first", "max_conf", "random"))
     right, present = _correct(correct, mask)
     if select == "random":
         return _mean("pass_at_1", right.sum(axis=1) / np.maximum(1, present.sum(axis=1)), select=select)
-    rank = np.zeros(right.shape)
-    if select == "max_conf":
-        rank = _confidence(confidence, right)
-    chosen = np.where(present, rank, -np.inf).argmax(axis=1) if right.shape[1] else np.zeros(len(right), int)
+    rank = _rank(confidence if select == "max_conf" else np.zeros(right.shape), present)
+    chosen = rank.argmax(axis=1) if right.shape[1] else np.zeros(len(right), int)
     picked = right[np.arange(len(right)), chosen] if right.shape[1] else np.zeros(len(right), bool)
     return _mean("pass_at_1", picked, select=select)
 
@@ -112,18 +118,18 @@ def correct_at(*, correct: Any, confidence: Any = None, mask: Any = None) -> tup
 
     Args:
         correct: bool ``[B, K]``.
-        confidence: float ``[B, K]`` to rank by, ties in the order given; ``None`` keeps the order.
+        confidence: float ``[B, K]`` to rank by, ties in the order given, finite; ``None`` keeps the order.
         mask: bool ``[B, K]``.
 
     Returns:
         ``num_correct@i`` and ``pass@i`` for i = 1 … K, float64 ``[K]`` each, means over sets.
 
     Raises:
-        InvalidArgumentError: A bad shape.
+        InvalidArgumentError: A bad shape, or a confidence that is not finite.
     """
     right, present = _correct(correct, mask)
     if confidence is not None:
-        order = np.argsort(-np.where(present, _confidence(confidence, right), -np.inf), axis=1, kind="stable")
+        order = np.argsort(-_rank(confidence, present), axis=1, kind="stable")
         right = np.take_along_axis(right, order, axis=1)
     counts = np.cumsum(right, axis=1)
     if not len(right):
@@ -140,7 +146,7 @@ def pass_at_k(n: Any, c: Any, k: int) -> Any:
 
     Args:
         n: Samples; a number, or ``[prompts]``.
-        c: Right ones among them; the same shape.
+        c: Right ones among them; a number, or ``[prompts]``.
         k: At most the smallest n.
 
     Returns:
@@ -153,10 +159,13 @@ def pass_at_k(n: Any, c: Any, k: int) -> Any:
         Chen et al. 2021 (arXiv:2107.03374), eq. (1).
     """
     k = inputs.positive_integer("k", k)
-    samples, right = np.broadcast_arrays(np.asarray(n), np.asarray(c))
-    for name, array in (("n", samples), ("c", right)):
-        if array.dtype.kind not in "iu" and not (array.dtype.kind == "f" and (array == np.floor(array)).all()):
-            raise InvalidArgumentError(name, expected="whole numbers", got=array)
+    samples, right = arrays.numeric("n", n, "whole numbers"), arrays.numeric("c", c, "whole numbers")
+    for name, array, given in (("n", samples, n), ("c", right, c)):
+        if array.dtype.kind == "b" or not (np.isfinite(array) & (array == np.floor(array))).all():
+            raise InvalidArgumentError(name, expected="whole numbers", got=given)
+    if samples.ndim and right.ndim and samples.shape != right.shape:
+        raise InvalidArgumentError("c", expected=f"the shape of n, {samples.shape}", got=f"shape {right.shape}")
+    samples, right = np.broadcast_arrays(samples, right)
     if samples.size and samples.min() < k:
         raise InvalidArgumentError("k", expected=f"at most the number of samples, {samples.min()}", got=k)
     if ((right < 0) | (right > samples)).any():
@@ -182,9 +191,10 @@ def uniqueness(classes: Any, *, slots: int | None = None) -> Metric:
     Raises:
         InvalidArgumentError: A bad shape.
     """
-    ids = np.asarray(classes)
-    if ids.ndim != 2 or ids.dtype.kind not in "iu":
-        raise InvalidArgumentError("classes", expected="whole numbers [sets, slots]", got=classes)
+    expected = "whole numbers >= -1, [sets, slots]"
+    ids = arrays.numeric("classes", classes, expected)
+    if ids.ndim != 2 or ids.dtype.kind not in "iu" or (ids < -1).any():
+        raise InvalidArgumentError("classes", expected=expected, got=classes)
     asked = _slot_count(slots, ids.shape[1])
     ordered = np.sort(ids, axis=1)
     new = np.ones(ids.shape, bool)
@@ -273,7 +283,11 @@ def set_confidence(*, confidence: Any, mask: Any = None, exclusive: bool) -> Flo
     Raises:
         InvalidArgumentError: A bad shape, or a confidence that is NaN or outside [0, 1].
     """
-    q, _, present = _slots(confidence, np.zeros(np.shape(confidence), bool), mask)
+    exclusive = _flag("exclusive", exclusive)
+    q = arrays.floats("confidence", confidence, "stated confidences")
+    if q.ndim != 2:
+        raise InvalidArgumentError("confidence", expected="shape [sets, slots]", got=f"shape {q.shape}")
+    q, _, present = _slots(q, np.zeros(q.shape, bool), mask)
     q = np.where(present, q, 0.0)
     return np.minimum(1.0, q.sum(axis=1)) if exclusive else 1.0 - (1.0 - q).prod(axis=1)
 
@@ -310,8 +324,9 @@ def set_ece(
     Source:
         Multi-answer RL, arXiv:2603.24844.
     """
-    right, _ = _correct(correct, mask)
-    stated = set_confidence(confidence=confidence, mask=mask, exclusive=exclusive)
+    exclusive = _flag("exclusive", exclusive)
+    _, right, present = _slots(confidence, correct, mask)
+    stated = set_confidence(confidence=confidence, mask=present, exclusive=exclusive)
     result = calibration.ece(confidence=stated, correct=right.any(axis=1), **settings)
     return _renamed(result, "set_ece", set_construction, exclusive=exclusive)
 
@@ -336,8 +351,8 @@ def confidence_mass(*, prompt: Sequence[Any], answer_class: Sequence[Any], confi
         RLCR, arXiv:2507.16806, the section on consistency between samples.
     """
     q = _unit("confidence", inputs.scores("confidence", confidence))
-    if not len(prompt) == len(answer_class) == len(q):
-        raise InvalidArgumentError("prompt", expected=f"{len(q)} values, one per confidence", got=f"{len(prompt)}")
+    for name, values in (("prompt", prompt), ("answer_class", answer_class)):
+        _keys(name, values, len(q))
     totals: dict[Any, list[float]] = {}
     for where, which, value in zip(prompt, answer_class, q.tolist(), strict=True):
         cell = totals.setdefault((where, which), [0.0, 0.0])
@@ -362,12 +377,33 @@ def average_tokens(*, tokens: Any, prompt: Any = None) -> Metric:
         InvalidArgumentError: A bad shape, or a negative count.
     """
     counts = inputs.scores("tokens", tokens).astype(np.float64)
-    if (counts < 0).any():
-        raise InvalidArgumentError("tokens", expected="counts >= 0", got=counts[counts < 0][0])
+    bad = ~((counts >= 0) & np.isfinite(counts))
+    if bad.any():
+        raise InvalidArgumentError("tokens", expected="counts >= 0", got=counts[bad][0].item())
     if prompt is None:
         return _mean("average_tokens", counts)
     _, index = inputs.group_ids("prompt", prompt, like=counts)
     return _mean("average_tokens", np.bincount(index, weights=counts))
+
+
+def _keys(name: str, values: Any, length: int) -> None:
+    """Raises InvalidArgumentError unless there are so many values that can be told apart by equality."""
+    expected = f"{length} values, one per confidence"
+    if isinstance(values, (str, bytes)) or not hasattr(values, "__len__") or not hasattr(values, "__iter__"):
+        raise InvalidArgumentError(name, expected=expected, got=values)
+    if len(values) != length:
+        raise InvalidArgumentError(name, expected=expected, got=f"{len(values)} values")
+    for value in values:
+        try:
+            hash(value)
+        except TypeError:
+            raise InvalidArgumentError(name, expected="strings, numbers or tuples of them", got=value) from None
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise InvalidArgumentError(name, expected="True or False", got=value)
+    return bool(value)
 
 
 def _slot_count(slots: int | None, width: int) -> int:
@@ -375,10 +411,8 @@ def _slot_count(slots: int | None, width: int) -> int:
 
 
 def _correct(correct: Any, mask: Any) -> tuple[Bool, Bool]:
-    right = _matrix("correct", correct)
-    present = np.ones(right.shape, bool) if mask is None else _matrix("mask", mask)
-    if present.shape != right.shape:
-        raise InvalidArgumentError("mask", expected=f"shape {right.shape}", got=f"shape {present.shape}")
+    right = inputs.matrix("correct", correct)
+    present = inputs.mask(mask, right)
     return right & present, present
 
 
@@ -390,12 +424,21 @@ def _slots(confidence: Any, correct: Any, mask: Any) -> tuple[Float64, Bool, Boo
 
 
 def _confidence(confidence: Any, like: Bool) -> Float64:
-    if confidence is None:
-        raise InvalidArgumentError("confidence", expected="stated confidences", got=None)
-    q = np.asarray(confidence, dtype=np.float64)
+    q = arrays.floats("confidence", confidence, "stated confidences")
     if q.shape != like.shape:
         raise InvalidArgumentError("confidence", expected=f"shape {like.shape}", got=f"shape {q.shape}")
     return q
+
+
+def _rank(confidence: Any, present: Bool) -> Float64:
+    """What answers are ranked by, -inf in empty slots."""
+    q = _confidence(confidence, present)
+    bad = present & ~np.isfinite(q)
+    if bad.any():
+        raise InvalidArgumentError(
+            "confidence", expected="finite numbers where there is an answer", got=q[bad][0].item()
+        )
+    return np.where(present, q, -np.inf)
 
 
 def _unit(name: str, array: Any) -> Any:
@@ -403,15 +446,6 @@ def _unit(name: str, array: Any) -> Any:
     if bad.any():
         raise InvalidArgumentError(name, expected="numbers in [0, 1]", got=array[bad][0].item())
     return array
-
-
-def _matrix(name: str, value: Any) -> Bool:
-    array = np.asarray(value)
-    if array.ndim != 2:
-        raise InvalidArgumentError(name, expected="a two-dimensional array of booleans", got=f"shape {array.shape}")
-    if array.dtype != np.bool_ and ((array != 0) & (array != 1)).any():
-        raise InvalidArgumentError(name, expected="booleans, or 0 and 1", got=array[(array != 0) & (array != 1)][0])
-    return array.astype(bool)
 
 
 def _mean(name: str, values: Any, **settings: Any) -> Metric:

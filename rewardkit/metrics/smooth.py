@@ -45,10 +45,10 @@ def smece(*, confidence: Any, correct: Any, seed: int = 0) -> Metric:
     valid = (q >= 0) & (q <= 1)
     invalid = len(q) - int(valid.sum())
     q, y = q[valid], y[valid]
-    if not len(q):
-        return Metric(math.nan, name="smece", n=0, invalid=invalid, undefined="no valid confidence")
-    value = float(_fixed_point(_spread(q, y - q, _GRID)[None])[0])
     settings = {"kernel": "reflected Gaussian", "grid": _GRID}
+    if not len(q):
+        return Metric(math.nan, name="smece", n=0, invalid=invalid, settings=settings, undefined="no valid confidence")
+    value = float(_fixed_point(_spread(q, y - q, _GRID)[None])[0])
     return Metric(value, name="smece", n=len(q), invalid=invalid, settings=settings, null=lambda: _null(q, value, seed))
 
 
@@ -103,4 +103,6 @@ def _null(q: Float64, observed: float, seed: int) -> Null:
         p_value=float((1 + np.sum(results >= observed)) / (_NULL_DRAWS + 1)),
         draws=_NULL_DRAWS,
         seed=seed,
+        n=len(q),
+        settings={"kernel": "reflected Gaussian", "grid": _NULL_GRID},
     )
