@@ -312,7 +312,7 @@ class _TokenLogprobs(torch.autograd.Function):
 # ---- the public functions --------------------------------------------------------------------------
 
 
-def _check(logits: Tensor, targets: Tensor, temperature: float, name: str) -> None:
+def _check(logits: Tensor, targets: Tensor, temperature: float, ignore_index: int, name: str) -> None:
     if not isinstance(logits, Tensor) or logits.dtype not in _DTYPES:
         raise InvalidArgumentError(
             name, expected="a float32, bfloat16 or float16 tensor", got=getattr(logits, "dtype", type(logits))
@@ -329,7 +329,10 @@ def _check(logits: Tensor, targets: Tensor, temperature: float, name: str) -> No
         )
     if targets.device != logits.device:
         raise InvalidArgumentError("targets", expected=f"a tensor on {logits.device}, as {name}", got=targets.device)
-    if not (math.isfinite(temperature) and temperature > 0):
+    if isinstance(ignore_index, bool) or not isinstance(ignore_index, int):
+        raise InvalidArgumentError("ignore_index", expected="an integer", got=ignore_index)
+    number = isinstance(temperature, (int, float)) or hasattr(temperature, "__float__")
+    if not number or not math.isfinite(temperature) or not temperature > 0:
         raise InvalidArgumentError("temperature", expected="a finite number above 0", got=temperature)
 
 
@@ -360,7 +363,7 @@ def token_logprobs(
         InvalidArgumentError: Wrong dtype, shape or device; on the CPU also a target outside ``[0, V)`` that is not
             ``ignore_index`` (on a GPU such a row gives NaN, since looking would stall the stream).
     """
-    _check(logits, targets, temperature, "logits")
+    _check(logits, targets, temperature, ignore_index, "logits")
     temperature = float(temperature)
     if logits.dim() > 2:
         if not _rows_are_even(logits):  # a slice such as logits[:, :-1]: flattening would copy it
@@ -431,9 +434,11 @@ def linear_token_logprobs(
     Raises:
         InvalidArgumentError: As :func:`token_logprobs`; or a gradient would be needed.
     """
-    _check(hidden, targets, temperature, "hidden")
+    _check(hidden, targets, temperature, ignore_index, "hidden")
     if hidden.dim() != 2:
         raise InvalidArgumentError("hidden", expected="shape [N, D]", got=f"shape {tuple(hidden.shape)}")
+    if not isinstance(weight, Tensor):
+        raise InvalidArgumentError("weight", expected=f"a {hidden.dtype} tensor, as hidden", got=type(weight))
     if weight.dim() != 2 or weight.shape[1] != hidden.shape[1]:
         raise InvalidArgumentError(
             "weight", expected=f"shape [V, {hidden.shape[1]}]", got=f"shape {tuple(weight.shape)}"

@@ -134,11 +134,21 @@ def test_log_probabilities_are_never_above_zero() -> None:
         ((torch.zeros(2, 3), torch.zeros(3, dtype=torch.long)), "targets"),
         ((torch.zeros(2, 3), torch.zeros(2, dtype=torch.long), 0.0), "temperature"),
         ((torch.zeros(2, 3), torch.zeros(2, dtype=torch.long), float("nan")), "temperature"),
+        ((torch.zeros(2, 3), torch.zeros(2, dtype=torch.long), "1"), "temperature"),
+        ((torch.zeros(2, 3), torch.zeros(2, dtype=torch.long), None), "temperature"),
+        ((torch.zeros(2, 3), torch.zeros(2, dtype=torch.long), 1.0, "pad"), "ignore_index"),
     ],
 )
 def test_bad_calls_name_the_argument(arguments: tuple, name: str) -> None:
     with pytest.raises(InvalidArgumentError, match=name):
         token_logprobs(*arguments)
+
+
+def test_bad_calls_of_the_linear_form_name_the_argument() -> None:
+    hidden, targets = torch.zeros(2, 3), torch.zeros(2, dtype=torch.long)
+    for weight, rest, name in ((np.zeros((5, 3)), (), "weight"), (torch.zeros(5, 3), ("1",), "temperature")):
+        with pytest.raises(InvalidArgumentError, match=name):
+            linear_token_logprobs(hidden, weight, targets, *rest)  # type: ignore[arg-type]
 
 
 def test_empty_batches(backend: str) -> None:

@@ -210,6 +210,7 @@ def test_BR_013_tags_that_are_special_tokens_survive() -> None:
         ("<answer>a</answer><answer>b</answer>", "Lyon", "repeated_answer"),
         ("<answer>a</answer>", " \n", "empty_reference"),
         ("", "Lyon", "empty_response"),
+        ("<answer>a</answer>", "Ly\ud800on", "reference_not_unicode"),
         ("<think>a</think><answer", "Lyon", "no_answer"),
         ("<answer>a</answer>", "very " * 2000, "reference_too_long"),
         ("<answer>cut off", "Lyon", "ok"),

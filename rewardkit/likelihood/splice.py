@@ -142,6 +142,8 @@ def _splice(
 ) -> Splice:
     if not reference:
         return Splice("empty_reference")
+    if not _is_unicode(reference):
+        return Splice("reference_not_unicode")
     if not ids:
         return Splice("empty_response")
     sampled = _Decoded(ids, tokenizer)
@@ -186,6 +188,15 @@ def _splice(
         spills_right=offsets[scored.stop - 1][1] > last and not score_tags,
         retokenized=bool(literal) and literal != ">",
     )
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether a text can be written in UTF-8: JSON can spell half of a surrogate pair, which cannot."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def answer_span(response_ids: Sequence[int], tokenizer: Any, *, tag: str = "answer") -> AnswerSpan:

@@ -16,6 +16,7 @@ MODEL_FAULTS: dict[str, str] = {
 
 OTHER_FAULTS: dict[str, str] = {
     "empty_reference": "the reference is empty after stripping whitespace",
+    "reference_not_unicode": "the reference holds half of a surrogate pair, which no tokenizer can encode",
     "reference_too_long": "the reference has more tokens than allowed",
     "no_room": "response and reference do not fit into the model's context",
     "no_span": "no token of the suffix overlaps the reference",
