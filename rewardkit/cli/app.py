@@ -11,7 +11,7 @@ from rewardkit.errors import RewardkitError
 
 app = typer.Typer(
     name="rewardkit",
-    help="Right, calibrated and fast rewards for RL training of language models.",
+    help="Rewards for RL training of language models: score, evaluate, report and check rollouts and data.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -26,7 +26,7 @@ err = Console(stderr=True)
 
 @app.callback()
 def _commands() -> None:
-    """Right, calibrated and fast rewards for RL training of language models."""
+    """Rewards for RL training of language models: score, evaluate, report and check rollouts and data."""
 
 
 def main() -> None:
