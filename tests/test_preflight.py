@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from typer.testing import CliRunner
 from rewardkit import parsing, preflight, rewards
 from rewardkit.cli import commands  # noqa: F401
 from rewardkit.cli.app import app
-from rewardkit.errors import DataError, InvalidArgumentError, UnknownNameError
+from rewardkit.errors import DataError, HarmfulSettingWarning, InvalidArgumentError, UnknownNameError
 from rewardkit.integrations.verl import recipes
 from rewardkit.preflight import CHECKS, PreflightError, Report, Term
 from rewardkit.types import RewardBatch
@@ -211,8 +212,20 @@ CASES: Mapping[str, tuple[Sequence[dict[str, Any]], dict[str, Any]]] = {
         ],
         job(params={"fail_reward": -2.0}),
     ),
+    "config-values": (
+        [
+            job(config=config(data__max_response_length="long")),
+            job(config=config(actor_rollout_ref__rollout={"n": True})),
+            job(config=config(actor_rollout_ref__rollout__temperature="${actor_rollout_ref.made.temperature}")),
+            job(reward="rlpr", config=config(trainer={"v1": {"trainer_mode": "${mode}"}})),
+        ],
+        job(config=config(data__max_response_length="512", actor_rollout_ref__rollout__temperature=None)),
+    ),
     "group-std": (
         [
+            job(config=config(algorithm={"adv_estimator": "gdpo", "norm_adv_by_std_in_grpo": False})),
+            job(config=config(algorithm__adv_estimator="grpo_vectorized")),
+            job(config=config(algorithm={"adv_estimator": "grpo_passk"})),
             job(config=config(algorithm__norm_adv_by_std_in_grpo=True)),
             job(config=config(algorithm={"adv_estimator": "grpo"})),
         ],
@@ -422,6 +435,99 @@ def test_a_likelihood_reward_leaves_the_reference_out_of_the_room() -> None:
 def test_darl_is_content_with_the_loop_that_scores_its_own_answer() -> None:
     own = {**AGENT, "agent_loop_config_path": str(RECIPES / "agents" / "reference_and_own.yaml")}
     assert run(job(reward="darl", config=config(actor_rollout_ref__rollout__agent=own))).findings == []
+
+
+def test_darl_without_its_bonus_needs_no_own_answer() -> None:
+    assert run(job(reward="darl", params={"beta": 0.0}, config=config())).findings == []
+    parts = {"bonus": {"reward": "darl"}, "format": {"format": "ta"}}
+    report = run(job(reward="compose", params={"parts": parts}, config=config()))
+    assert [finding.check for finding in report.errors] == ["likelihood-settings"]
+
+    @dataclass(frozen=True, kw_only=True)
+    class Named(type(rewards.get("rlpr"))):  # type: ignore[misc]
+        name: ClassVar[str] = "my_darling"
+
+    assert run(job(reward=Named(), config=config())).findings == []
+
+
+@pytest.mark.parametrize("think", ["required", "optional", "forbidden", "ignore"])
+@pytest.mark.parametrize("mode", ["strict", "lenient"])
+@pytest.mark.parametrize("name", ["rlvr", "rlcr", "multi_rlcr", "hypotheses_log", "format"])
+def test_a_perfect_completion_is_one_for_every_reading(name: str, mode: str, think: str) -> None:
+    """Some readings want a think block, some refuse it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HarmfulSettingWarning)
+        reward = rewards.get(name, mode=mode, think=think)
+    report = preflight.run(rows=ROWS, reward=reward)
+    assert report.findings == []
+    assert "reference-scores" in report.checked
+
+
+def test_a_column_is_asked_of_the_rows_that_its_reward_speaks_about() -> None:
+    kwargs = {
+        "rewards": [
+            {"reward": "rlvr", "data_source": "math"},
+            {"reward": "hypotheses_backoff", "data_source": "qa"},
+            {"reward": "rlpr", "data_source": "proof", "params": {"debias": True}},
+        ]
+    }
+    rows = [
+        verl_row(data_source="math"),
+        verl_row(data_source="qa", extra_info={"prior_logprob": -3.0}),
+        verl_row(data_source="proof", extra_info={"baseline": 0.5}),
+    ]
+    assert preflight.run(rows=rows, config=config(reward__reward_kwargs=kwargs)).findings == []
+    rows += [verl_row(data_source="qa"), verl_row(data_source="proof"), verl_row(data_source="math")]
+    found = preflight.run(rows=rows, config=config(reward__reward_kwargs=kwargs)).findings
+    assert [(one.check, one.examples) for one in found] == [("missing-prior", (4,)), ("missing-column", (5,))]
+
+
+@pytest.mark.parametrize(
+    ("reward", "changes"),
+    [
+        ("rlpr", {"data__max_prompt_length": None}),
+        ("rlpr", {"data__max_response_length": None, "actor_rollout_ref__rollout__max_model_len": 8192}),
+        ("rlpr", {"actor_rollout_ref__rollout__temperature": None}),
+        ("nover", {"actor_rollout_ref__rollout__n": 8, "data__train_batch_size": None}),
+        ("rlcr", {"data__max_response_length": None}),
+        ("rlcr", {"data__prompt_key": None}),
+        ("rlcr", {"data": None}),
+    ],
+)
+def test_a_null_is_what_verl_assumes(reward: str, changes: dict[str, Any]) -> None:
+    report = run(job(reward=reward, config=config(**changes), tokenizer=bytes_tokenizer))
+    assert report.findings == []
+
+
+def test_what_cannot_be_read_is_a_finding_and_no_exception(tmp_path: Path) -> None:
+    report = run(job(reward="nover", config=config(actor_rollout_ref__rollout__n=None)))
+    assert [finding.check for finding in report.errors] == ["group-scatter"]  # verl's own n is 1
+    sampler = {**SAMPLER, "sampler_kwargs": {"train_batch_size": "${data.train_batch_size}"}}
+    unresolved = {"data__gen_batch_size": 1, "trainer__v1": {"sampler": sampler}, "reward__num_workers": "${workers}"}
+    report = run(job(reward=Grouped(), config=config(**unresolved)))
+    assert [(finding.check, finding.level) for finding in report.findings] == [("config-values", "warning")]
+    agent = tmp_path / "agent.yaml"
+    for content in (b"- name: [", b"\xff\xfe"):
+        agent.write_bytes(content)
+        loop = {"default_agent_loop": "mine", "agent_loop_config_path": str(agent)}
+        (finding,) = run(job(reward="rlpr", config=config(actor_rollout_ref__rollout__agent=loop))).errors
+        assert (finding.check, finding.reason.count("\n")) == ("likelihood-settings", 0)
+        assert "agent.yaml cannot be read as YAML" in finding.reason
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"rows": [None]}, r"rows\[0\]: expected a mapping"),
+        ({"rows": [*ROWS, "x"]}, r"rows\[3\]: expected a mapping"),
+        ({"rows": ROWS[0]}, "rows: expected"),
+        ({"rows": 5}, "rows: expected"),
+        ({"config": [1]}, "config: expected"),
+    ],
+)
+def test_calls_that_make_no_sense_are_refused(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=words):
+        preflight.run(**job(**arguments))
 
 
 def test_composed_rewards_are_looked_into() -> None:

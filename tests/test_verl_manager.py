@@ -30,6 +30,7 @@ from examples.demo import world  # noqa: E402
 from rewardkit import rewards  # noqa: E402
 from rewardkit.errors import DataError, HarmfulSettingWarning, InvalidArgumentError, UnknownNameError  # noqa: E402
 from rewardkit.integrations.verl.data_check import check_files  # noqa: E402
+from rewardkit.integrations.verl.scaling import group_std_harm  # noqa: E402
 from rewardkit.integrations.verl.settings import COMMON, RESERVED, Settings  # noqa: E402
 from rewardkit.rewards.base import Reward  # noqa: E402
 from rewardkit.types import RewardBatch  # noqa: E402
@@ -838,6 +839,47 @@ def test_group_scaling_with_a_calibration_reward_is_warned_of(tokenizer) -> None
         warnings.simplefilter("error", HarmfulSettingWarning)
         manager_of(tokenizer)
         manager_of(tokenizer, {"reward": "rlvr"}, algorithm__norm_adv_by_std_in_grpo=True)
+        manager_of(tokenizer, {"reward": "rlvr"}, algorithm__adv_estimator="gdpo")
+        manager_of(tokenizer, algorithm__adv_estimator="rloo", algorithm__norm_adv_by_std_in_grpo=True)
+
+
+@pytest.mark.parametrize("estimator", ["gdpo", "grpo_vectorized"])
+def test_estimators_that_scale_whatever_the_setting_says_are_warned_of(tokenizer, estimator) -> None:
+    with pytest.warns(
+        HarmfulSettingWarning, match=rf"adv_estimator={estimator}.*whatever.*Remedy: .*adv_estimator=grpo"
+    ):
+        manager_of(tokenizer, algorithm__adv_estimator=estimator)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "setting"), [(e, s) for e in ("grpo", "grpo_passk", "grpo_vectorized", "gdpo") for s in (True, False)]
+)
+def test_which_of_verls_estimators_divide_by_the_group_s_deviation(estimator, setting) -> None:
+    """What :func:`group_std_harm` says of verl is so: a group whose rewards lie ten times as far apart learns ten times as much."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of engines that are not installed
+        from verl.trainer.config import AlgoConfig
+        from verl.trainer.ppo.ray_trainer import compute_advantage
+
+    values = np.array([0.0, 1.0, 0.0, 10.0], dtype=np.float32)
+    rewards_ = torch.zeros(4, 3)
+    rewards_[:, -1] = torch.tensor(values)
+    batch = TensorDict(
+        {
+            "token_level_rewards": rewards_,
+            "response_mask": torch.ones(4, 3, dtype=torch.long),
+            "prompts": torch.ones(4, 2),
+            "attention_mask": torch.ones(4, 5, dtype=torch.long),
+        },
+        batch_size=4,
+    )
+    fields = {"uid": np.array(list("aabb"), dtype=object), "score_column": values}
+    data = DataProto(batch=batch, non_tensor_batch=fields)
+    config = AlgoConfig(adv_estimator=estimator, norm_adv_by_std_in_grpo=setting, gdpo_reward_keys=["score_column"])
+    got = compute_advantage(data, adv_estimator=estimator, norm_adv_by_std_in_grpo=setting, config=config)
+    spread = got.batch["advantages"][:, 0].numpy()
+    divided = bool(np.isclose(spread[3], spread[1], rtol=1e-3))
+    assert divided == (group_std_harm("x", estimator=estimator, normalise=setting) is not None)
 
 
 def test_loads_by_path_as_verl_does(tokenizer) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -54,16 +56,51 @@ class Term:
         return not self.data_sources or data_source in self.data_sources
 
 
+# Further settings that checks read as numbers; verl's default for them is null.
+_OPTIONAL_NUMBERS = ("actor_rollout_ref.rollout.max_model_len", "data.gen_batch_size")
+
+_INTERPOLATION = re.compile(r"\$\{[\w.:,/\[\]-]+\}")
+"""A reference to another setting that is still to be resolved, as in ``${data.train_batch_size}``."""
+
+
 @dataclass(frozen=True)
 class Config:
-    """A verl config, whole or in part, as plain mappings."""
+    """A verl config, whole or in part, as plain mappings.
+
+    Raises:
+        InvalidArgumentError: It is no mapping.
+    """
 
     values: Mapping[str, Any]
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.values, Mapping):
+            raise InvalidArgumentError("config", expected="verl's config as plain mappings", got=self.values)
+
     def get(self, path: str, default: Any = None) -> Any:
-        """The value at a dotted path, else what verl assumes, else ``default``."""
+        """The value at a dotted path, else what verl assumes, else ``default``; None where only the job will know it."""
         found = lookup(self.values, path)
+        if isinstance(found, str) and _INTERPOLATION.search(found):
+            return None
         return VERL_DEFAULTS.get(path, default) if found is ABSENT else found
+
+    def number(self, path: str) -> float | None:
+        """The number at a dotted path, verl's default where there is none or a null; None where it cannot be read."""
+        value = self.get(path)
+        if lookup(self.values, path) is None:
+            value = VERL_DEFAULTS.get(path)
+        return _number(value)
+
+    def unresolved(self) -> list[tuple[str, str]]:
+        """The settings that checks read and that refer to what is not in this config: path and text."""
+        found = [(path, lookup(self.values, path)) for path in (*VERL_DEFAULTS, *_OPTIONAL_NUMBERS)]
+        return [(path, value) for path, value in found if isinstance(value, str) and _INTERPOLATION.search(value)]
+
+    def no_numbers(self) -> list[tuple[str, Any]]:
+        """The settings that have to be numbers and are not: path and value."""
+        numbers = [path for path, value in VERL_DEFAULTS.items() if _number(value) is not None]
+        found = [(path, self.get(path)) for path in (*numbers, *_OPTIONAL_NUMBERS)]
+        return [(path, value) for path, value in found if value is not None and _number(value) is None]
 
     def says(self, path: str) -> bool:
         """Whether the config itself has the path."""
@@ -236,6 +273,18 @@ def literal_tags(reward: Reward) -> tuple[str, ...]:
         return ()
     options = reading(reward)
     return parsing.tags(name, options.get("max_answers"), tags=options.get("tags"))
+
+
+def _number(value: Any) -> float | None:
+    """A number, or a text that verl's typed config reads as one (YAML reads 1e-6 as text)."""
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+        value = int(value) if value.is_integer() else value
+    number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return value if number else None
 
 
 def lookup(value: Any, path: str) -> Any:

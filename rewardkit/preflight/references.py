@@ -247,8 +247,10 @@ def perfect_completion(reward: Any) -> tuple[str, str]:
         reason=[""],
         analysis=["…"],
     )
-    think = None if options.get("think") == "forbidden" else "…"
-    return parsing.render(forecast, reward.format, think=think, tags=options.get("tags"))[0], marker
+    texts = [parsing.render(forecast, reward.format, think=think, tags=options.get("tags"))[0] for think in ("…", None)]
+    # Whether a think block is asked for, allowed or refused is the reading's matter: what it accepts is perfect.
+    accepted = parsing.parse(texts, reward.format, getattr(reward, "mode", "strict"), **options).wellformed
+    return texts[0 if accepted[0] or not accepted[1] else 1], marker
 
 
 def _golds_are_answers(reward: TextReward) -> bool:

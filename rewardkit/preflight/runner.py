@@ -65,7 +65,7 @@ def run(
     Raises:
         UnknownNameError: ``skip`` names a check that does not exist.
         DataError: A file cannot be read.
-        InvalidArgumentError: No reward is named.
+        InvalidArgumentError: No reward is named, or ``rows`` or ``config`` are no mappings.
     """
     skip = set(skip)
     for name in skip:
@@ -188,7 +188,7 @@ def _terms(reward: Any, params: Mapping[str, Any] | None, gold_kind: GoldKind | 
 
 def _batches(job: Job, data: Sequence[str | Path], rows: Iterable[Mapping[str, Any]] | None) -> Iterator[Rows]:
     if rows is not None:
-        listed = list(rows)
+        listed = _checked(rows)
         for start in range(0, len(listed), _BATCH_ROWS):
             part = listed[start : start + _BATCH_ROWS]
             yield _transposed(part, "rows", range(start + 1, start + 1 + len(part)), job)
@@ -206,6 +206,16 @@ def _batches(job: Job, data: Sequence[str | Path], rows: Iterable[Mapping[str, A
             continue
         for batch in RowFile.open(path).batches(batch_rows=_BATCH_ROWS):
             yield Rows(batch.file, batch.rows, batch.columns, job)
+
+
+def _checked(rows: Any) -> list[Mapping[str, Any]]:
+    if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
+        raise InvalidArgumentError("rows", expected="rows, each a mapping of columns", got=rows)
+    listed = list(rows)
+    for index, row in enumerate(listed):
+        if not isinstance(row, Mapping):
+            raise InvalidArgumentError(f"rows[{index}]", expected="a mapping of columns", got=row)
+    return listed
 
 
 def _transposed(records: Sequence[Mapping[str, Any]], file: str, numbers: Sequence[int], job: Job) -> Rows:

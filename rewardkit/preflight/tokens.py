@@ -79,7 +79,7 @@ class TagsInPrompt(Check):
     def look_at(self, job: Job, rows: Rows) -> Iterator[RowFinding]:
         """Gathers lines of the users' turns that have a tag in them; a system message is for instructions."""
         self._rows += len(rows)
-        column = "prompt" if job.config is None else str(job.config.get("data.prompt_key"))
+        column = "prompt" if job.config is None else str(job.config.get("data.prompt_key") or "prompt")
         pattern = re.compile("|".join(map(re.escape, sorted(_angle_tags(job), key=len, reverse=True))))
         known = _instruction_lines(job)
         for index, prompt in enumerate(rows.columns.get(column, ())):
@@ -287,7 +287,8 @@ def _user_texts(prompt: Any) -> Iterator[str]:
 def _room(job: Job) -> int | None:
     if job.max_response_length is not None:
         return job.max_response_length
-    return int(job.config.get("data.max_response_length")) if job.config is not None else None
+    length = job.config.number("data.max_response_length") if job.config is not None else None
+    return None if length is None else int(length)
 
 
 def _wants_the_gold(reward: Any) -> bool:

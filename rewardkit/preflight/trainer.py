@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from rewardkit.integrations.verl.scaling import SETTING, group_std_harm
 from rewardkit.preflight.check import Check, RowFinding, register
 from rewardkit.preflight.findings import Finding
-from rewardkit.preflight.job import ABSENT, Job, Rows, brief
+from rewardkit.preflight.job import ABSENT, Job, Rows, brief, lookup, parts
 from rewardkit.rewards.base import ROLLOUT_COLUMNS
 from rewardkit.rewards.reference_likelihood import LikelihoodReward
 from rewardkit.rewards.reserved import TRL_ROW, VERL_EXTRA, VERL_ROW
@@ -45,6 +46,29 @@ class FailReward(Check):
 
 
 @register
+class ConfigValues(Check):
+    """Settings that cannot be read here, so that no check can look at them."""
+
+    name = "config-values"
+    about = "a setting of the trainer that is no number, or refers to what is not in the config"
+
+    def lacks(self, job: Job) -> str:
+        """A config."""
+        return "" if job.config is not None else "no trainer config (--verl-config)"
+
+    def before(self, job: Job) -> Iterator[Finding]:
+        """Looks at all settings that some check reads."""
+        assert job.config is not None
+        for path, value in job.config.no_numbers():
+            yield self.error(f"{path} is {brief(value)}, which is no number.", f"correct {path}, or leave it out.")
+        for path, text in job.config.unresolved():
+            yield self.warning(
+                f"{path} is {brief(text)}, which refers to what is not in this config: it is not checked.",
+                "give the composed config (`python -m verl.trainer.main_ppo … --cfg job --resolve`).",
+            )
+
+
+@register
 class GroupStd(Check):
     """GRPO's division by the group's standard deviation makes a proper reward improper (arXiv:2508.11800)."""
 
@@ -60,15 +84,14 @@ class GroupStd(Check):
     def before(self, job: Job) -> Iterator[Finding]:
         """Looks at verl's estimator and its setting."""
         assert job.config is not None
-        estimator = str(job.config.get("algorithm.adv_estimator"))
-        if "grpo" in estimator and job.config.get("algorithm.norm_adv_by_std_in_grpo"):
-            names = ", ".join(term.reward.name for term in job.proper_terms)
-            said = "" if job.config.says("algorithm.norm_adv_by_std_in_grpo") else " (verl's default)"
-            yield self.warning(
-                f"algorithm.norm_adv_by_std_in_grpo=True{said} with the calibration reward {names}: dividing by a group's "
-                "standard deviation pushes confidences to 0 and 1 (a chance of 0.6 is stated as about 0.86).",
-                "algorithm.norm_adv_by_std_in_grpo=False",
-            )
+        harm = group_std_harm(
+            ", ".join(term.reward.name for term in job.proper_terms),
+            estimator=job.config.get("algorithm.adv_estimator"),
+            normalise=job.config.get(SETTING),
+            default=not job.config.says(SETTING),
+        )
+        if harm is not None:
+            yield self.warning(*harm)
 
 
 @register
@@ -88,13 +111,13 @@ class GroupScatter(Check):
         """Looks at the number of workers and of rollouts."""
         assert job.config is not None
         names = ", ".join(reward.name for reward in job.rewards if reward.needs_group)
-        workers = job.config.get("reward.num_workers")
-        if workers != 1:
+        workers, rollouts = job.config.number("reward.num_workers"), job.config.number("actor_rollout_ref.rollout.n")
+        if workers is not None and workers != 1:
             yield self.error(
                 f"{names} needs all rollouts of a prompt at once, and reward.num_workers={workers} scatters them.",
                 "reward.num_workers=1",
             )
-        if int(job.config.get("actor_rollout_ref.rollout.n")) < 2:
+        if rollouts is not None and rollouts < 2:
             yield self.error(
                 f"{names} compares rollouts of a prompt, and actor_rollout_ref.rollout.n is below 2.",
                 "actor_rollout_ref.rollout.n=8",
@@ -122,7 +145,7 @@ class LikelihoodSettings(Check):
         rollout = "actor_rollout_ref.rollout"
         yield from self._agent_loop(job, names)
         mode = config.get("trainer.v1.trainer_mode")
-        if mode != "sync":
+        if mode not in (None, "sync"):
             yield self.error(
                 f"trainer.v1.trainer_mode={mode} drops the prompt log-probabilities that {names} needs.",
                 "trainer.v1.trainer_mode=sync",
@@ -133,16 +156,17 @@ class LikelihoodSettings(Check):
                 f"{rollout}.name=vllm",
             )
         for key, neutral in (("temperature", 1.0), ("top_p", 1.0), ("top_k", -1)):
-            value = config.get(f"{rollout}.{key}")
-            if value is not None and float(value) != neutral:
+            value = config.number(f"{rollout}.{key}")
+            if value is not None and value != neutral:
                 yield self.warning(
                     f"{rollout}.{key}={value}: the reasoning is sampled from another distribution than the one by which "
                     f"{names} scores the reference after it.",
                     f"{rollout}.{key}={neutral:g}",
                 )
-        longest = config.get(f"{rollout}.max_model_len")
-        needed = int(config.get("data.max_prompt_length")) + int(config.get("data.max_response_length"))
-        if longest is not None and int(longest) < needed + job.max_reference_length:
+        longest = config.number(f"{rollout}.max_model_len")
+        lengths = [config.number(f"data.{key}") for key in ("max_prompt_length", "max_response_length")]
+        needed = sum(int(length) for length in lengths if length is not None)
+        if longest is not None and None not in lengths and longest < needed + job.max_reference_length:
             yield self.warning(
                 f"{rollout}.max_model_len={longest} has no room for prompt and response ({needed}) with a reference spliced in "
                 f"(up to {job.max_reference_length}): such rows fail.",
@@ -158,26 +182,37 @@ class LikelihoodSettings(Check):
             f"{agent}.default_agent_loop=rewardkit_reference {agent}.agent_loop_config_path=FILE, where FILE is agents/… of "
             "`rewardkit recipe write`."
         )
+        if loop is None:
+            return  # ConfigValues tells of it
         if loop in ("single_turn_agent", "tool_agent"):
             yield self.error(
                 f"{names} needs log-probabilities of the reference, and verl's own {loop} asks for none.", fix
             )
             return
-        given = job.config.get(f"{agent}.agent_loop_config_path")
+        path = f"{agent}.agent_loop_config_path"
+        given = job.config.get(path)
+        if not given and job.config.says(path) and lookup(job.config.values, path):
+            return  # an interpolation
         if not given:
             yield self.error(
                 f"{agent}.default_agent_loop={loop} has no agent_loop_config_path, so verl does not know it.", fix
             )
             return
-        entries = _agent_loops(str(given))
+        try:
+            entries = _agent_loops(str(given))
+        except ValueError as error:
+            yield self.error(f"{given} cannot be read as YAML: {error}.", "correct the file.")
+            return
         if entries is None:
             return  # it lies on another machine, or names what only the job knows
         entry = next((one for one in entries if one.get("name") == loop), None)
         if entry is None:
             yield self.error(f"{given} describes no agent loop named {loop}.", fix)
-        elif "darl" in names and not entry.get("own_answer"):
+            return
+        comparing = ", ".join(reward.name for reward in job.rewards if "own_logprobs" in reward.requires)
+        if comparing and not entry.get("own_answer"):
             yield self.error(
-                f"darl compares the reference with the policy's own answer, and {given} does not ask for that.",
+                f"{comparing} compares the reference with the policy's own answer, and {given} does not ask for that.",
                 "own_answer: true in the agent loop's file (agents/reference_and_own.yaml of `rewardkit recipe write`).",
             )
 
@@ -203,19 +238,21 @@ class GroupFilter(Check):
         if not config.get("trainer.use_v1"):
             yield self.error("trainer.use_v1=false has no custom sampler: no group is dropped.", "trainer.use_v1=true")
             return
-        fetched = config.get("data.gen_batch_size")
+        fetched = config.number("data.gen_batch_size")
         if fetched != 1 and not config.get("algorithm.filter_groups.enable"):  # with it, verl fetches one at a time
             yield self.error(
                 f"data.gen_batch_size={'null' if fetched is None else fetched}: verl stops when the filter first asks for as "
                 "many prompts as it has dropped groups, which is after its warm-up.",
                 "data.gen_batch_size=1",
             )
-        size, copied = config.get("data.train_batch_size"), config.get(f"{sampler}.sampler_kwargs.train_batch_size")
-        if copied != size:
+        size, path = config.number("data.train_batch_size"), f"{sampler}.sampler_kwargs.train_batch_size"
+        copied = config.get(path)
+        unresolved = size is None or (copied is None and config.says(path) and lookup(config.values, path) is not None)
+        if not unresolved and copied != size:
             yield self.error(
-                f"{sampler}.sampler_kwargs.train_batch_size={copied} is not data.train_batch_size={size}, which verl does not "
+                f"{path}={copied} is not data.train_batch_size={size}, which verl does not "
                 "pass on to a custom sampler.",
-                f"+{sampler}.sampler_kwargs.train_batch_size={size}",
+                f"+{path}={size}",
             )
 
 
@@ -237,9 +274,9 @@ class _RequiredColumns(Check):
 
     def look_at(self, job: Job, rows: Rows) -> Iterator[RowFinding]:
         """Looks where verl's manager and TRL's adapter look."""
-        for name in self.wanted:
+        for name, concerned in self._concerned(job, rows).items():
             paths = [job.columns[name]] if name in job.columns else [f"extra_info.{name}", name]
-            for index in range(len(rows)):
+            for index in concerned:
                 found = (rows.value(index, path) for path in paths)
                 value = next((value for value in found if value is not ABSENT), None)
                 if value is None:
@@ -249,6 +286,15 @@ class _RequiredColumns(Check):
                     reason = f"{name} is {brief(value)}, and a log-probability is a finite number of at most 0."
                     fix = "compute it again with `rewardkit prior`: the total log-probability in nats, not the probability."
                     yield RowFinding(index, f"{name} invalid", "error", reason, fix)
+
+    def _concerned(self, job: Job, rows: Rows) -> dict[str, list[int]]:
+        """The rows that some reward needs each column of: those that the reward speaks about."""
+        concerned: dict[str, set[int]] = {name: set() for name in self.wanted}
+        for term in job.terms:
+            needed = {name for reward in parts(term.reward) for name in data_columns(reward)}
+            for name in needed & concerned.keys():
+                concerned[name].update(rows.of(term))
+        return {name: sorted(indices) for name, indices in concerned.items()}
 
 
 @register
@@ -325,7 +371,11 @@ def data_columns(reward: Any) -> list[str]:
 
 
 def _agent_loops(path: str) -> list[Mapping[str, Any]] | None:
-    """The entries of verl's file of agent loops; None where it is not at hand. Relative paths are read as verl reads them."""
+    """The entries of verl's file of agent loops; None where it is not at hand. Relative paths are read as verl reads them.
+
+    Raises:
+        ValueError: It is no YAML in UTF-8.
+    """
     found = next((place for place in (Path(path), _INSTALLED / path) if place.is_file()), None)
     if found is None:
         return None
@@ -333,7 +383,10 @@ def _agent_loops(path: str) -> list[Mapping[str, Any]] | None:
         import yaml
     except ImportError:
         return None
-    entries = yaml.safe_load(found.read_text("utf-8"))
+    try:
+        entries = yaml.safe_load(found.read_text("utf-8"))
+    except yaml.YAMLError as error:
+        raise ValueError(" ".join(str(error).split())) from error
     return [one for one in entries if isinstance(one, Mapping)] if isinstance(entries, list) else []
 
 

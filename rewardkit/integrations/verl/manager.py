@@ -22,6 +22,7 @@ from rewardkit.integrations.verl.data_check import check_files, check_job
 from rewardkit.integrations.verl.decoding import Decoder, generation_eos_ids, literal_tags
 from rewardkit.integrations.verl.grouping import GroupBarrier
 from rewardkit.integrations.verl.rows import Row
+from rewardkit.integrations.verl.scaling import SETTING, group_std_harm
 from rewardkit.integrations.verl.scorer import Scored, Scorer
 from rewardkit.integrations.verl.settings import PLACE, Settings
 
@@ -247,12 +248,13 @@ def _check_job(config: DictConfig, settings: Settings) -> None:
             got=workers,
         )
     proper = [term.label for term in settings.terms if term.reward.proper and term.weight]
-    estimator = _select(config, "algorithm.adv_estimator")
-    if proper and str(estimator).startswith("grpo") and _select(config, "algorithm.norm_adv_by_std_in_grpo"):
-        warnings.warn(
-            f"algorithm.norm_adv_by_std_in_grpo=True with the calibration reward {', '.join(proper)}: dividing by a group's "
-            "standard deviation makes the reward improper, and the policy learns confidences pushed towards 0 and 1 "
-            "(a right chance of 0.6 is stated as about 0.86). Remedy: algorithm.norm_adv_by_std_in_grpo=False.",
-            HarmfulSettingWarning,
-            stacklevel=4,
-        )
+    normalise = _select(config, SETTING)
+    harm = group_std_harm(
+        ", ".join(proper),
+        estimator=_select(config, "algorithm.adv_estimator"),
+        normalise=True if normalise is None else normalise,
+        default=normalise is None,
+    )
+    if proper and harm is not None:
+        reason, remedy = harm
+        warnings.warn(f"{reason} Remedy: {remedy}.", HarmfulSettingWarning, stacklevel=4)
