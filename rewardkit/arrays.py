@@ -31,6 +31,19 @@ def numeric(name: str, value: Any, expected: str = "an array of numbers") -> npt
     return array
 
 
+def whole(name: str, value: Any, *, low: int = 1, high: int | None = None) -> int:
+    """A whole number in a range.
+
+    Raises:
+        InvalidArgumentError: It is not one; ``True`` and 2.0 are not.
+    """
+    number = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
+    if not number or value < low or (high is not None and value > high):
+        span = f">= {low}" if high is None else f"in [{low}, {high}]"
+        raise InvalidArgumentError(name, expected=f"a whole number {span}", got=value)
+    return int(value)
+
+
 def floats(name: str, value: Any, expected: str = "an array of numbers") -> npt.NDArray[np.float64]:
     """:func:`numeric` as float64."""
     return numeric(name, value, expected).astype(np.float64, copy=False)

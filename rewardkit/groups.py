@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from rewardkit.arrays import floats, whole
 from rewardkit.errors import HarmfulSettingWarning, InvalidArgumentError
 from rewardkit.rewards.base import Reward
 from rewardkit.shaping import check_choice, check_number
@@ -42,8 +43,8 @@ def group_advantages(
 
     Args:
         rewards: float ``[N, G]``, or ``[B]`` with ``group_ids``; finite.
-        scale: "none", "batch" (over the standard deviation of all rewards) or "group" (over each group's own; a group flatter
-            than 1e-6 gets 0).
+        scale: "none", "batch" (over the standard deviation of all rewards) or "group" (over each group's own). Where that
+            deviation is below 1e-6, there is nothing to learn from but rounding, and advantages are 0.
         group_ids: ``[B]``, the prompt of each rollout, in any order.
         group_size: How many rollouts a prompt has; with ``group_ids`` and without it, all groups must be equally large.
         eps: Added to the standard deviation (TRL 1e-4, RLPR 1e-6).
@@ -79,10 +80,9 @@ def group_advantages(
     centred = values - values.mean(axis=1, keepdims=True)
     if values.shape[1] == 1 or values.size == 0:
         return grouped.restore(np.zeros_like(values))
-    if scale == "batch":
-        centred = centred / (values.std(ddof=ddof) + eps)
-    elif scale == "group":
-        deviation = values.std(axis=1, ddof=ddof, keepdims=True)
+    if scale != "none":
+        axis = 1 if scale == "group" else None
+        deviation = values.std(axis=axis, ddof=ddof, keepdims=True)
         centred = np.where(deviation < FLAT, 0.0, centred / (deviation + max(eps, np.finfo(float).tiny)))
     return grouped.restore(centred)
 
@@ -130,7 +130,7 @@ class StdFilter:
     Attributes:
         beta: Threshold as a share of the average, >= 0.
         ema: Weight of the past in the average, in [0, 1).
-        warmup: Batches before the filter works, >= 1.
+        warmup: Batches before the filter works, a whole number >= 1.
         average: The moving average; ``None`` before the warm-up is over.
         kept_fraction: Share of groups that the last batch kept.
 
@@ -154,7 +154,7 @@ class StdFilter:
     def __post_init__(self) -> None:
         check_number("beta", self.beta, low=0.0)
         check_number("ema", self.ema, low=0.0, high=1.0)
-        check_number("warmup", self.warmup, low=1)
+        whole("warmup", self.warmup)
         if self.ema == 1.0:
             raise InvalidArgumentError("ema", expected="a number in [0, 1), else the average never moves", got=self.ema)
 
@@ -169,7 +169,8 @@ class StdFilter:
         """Which to keep, and takes the batch into the average.
 
         Args:
-            rewards: float ``[N, G]``, or ``[B]`` with ``group_ids``; G >= 2. A group that holds a NaN is dropped, and left out of the average.
+            rewards: float ``[N, G]``, or ``[B]`` with ``group_ids``; G >= 2. A group that holds a NaN or an infinity is
+                dropped, and left out of the average.
             group_ids: ``[B]``, the prompt of each rollout, in any order.
             group_size: How many rollouts a prompt has.
             ddof: 1 for the sample's standard deviation, 0 for the population's.
@@ -178,8 +179,9 @@ class StdFilter:
             bool ``[N]`` for ``[N, G]``; ``[B]``, one entry per rollout, with ``group_ids``.
 
         Raises:
-            InvalidArgumentError: Bad shapes, a group that is incomplete, or groups of one.
+            InvalidArgumentError: Bad shapes or values, a group that is incomplete, or groups of one.
         """
+        check_choice("ddof", ddof, (0, 1))
         grouped = _Groups.of(rewards, group_ids, group_size, least=2, allow_nan=True)
         deviation = grouped.values.std(axis=1, ddof=ddof)
         known = np.isfinite(deviation)
@@ -211,14 +213,14 @@ class _Groups:
     def of(
         cls, rewards: npt.ArrayLike, ids: Any, size: int | None, *, least: int = 1, allow_nan: bool = False
     ) -> _Groups:
-        try:
-            values = np.asarray(rewards, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise InvalidArgumentError("rewards", expected="an array of numbers", got=rewards) from error
-        if not allow_nan and not np.isfinite(values).all():
-            raise InvalidArgumentError(
-                "rewards", expected="finite numbers", got=float(values[~np.isfinite(values)].flat[0])
-            )
+        values = floats("rewards", rewards)
+        finite = np.isfinite(values)
+        if not finite.all():
+            if not allow_nan:
+                raise InvalidArgumentError("rewards", expected="finite numbers", got=float(values[~finite].flat[0]))
+            values = np.where(finite, values, np.nan)
+        if size is not None:
+            size = whole("group_size", size)
         order = None
         if ids is not None:
             order, size = _order(values, ids, size)
@@ -248,12 +250,21 @@ class _Groups:
 
 def _order(values: Float64, ids: Any, size: int | None) -> tuple[npt.NDArray[np.intp], int]:
     """The order that puts each group together, and the size that all of them have."""
+    if isinstance(ids, (str, bytes)) or not hasattr(ids, "__len__") or not hasattr(ids, "__iter__"):
+        raise InvalidArgumentError("group_ids", expected=f"one id per reward ({values.size})", got=ids)
     if values.ndim != 1 or len(ids) != values.size:
         raise InvalidArgumentError(
             "group_ids", expected=f"one id per reward, rewards flat ({values.size})", got=f"{len(ids)} ids"
         )
     number: dict[Any, int] = {}
-    codes = np.array([number.setdefault(one, len(number)) for one in ids], dtype=np.intp)
+    codes = np.empty(values.size, dtype=np.intp)
+    for row, one in enumerate(ids):
+        try:
+            codes[row] = number.setdefault(one, len(number))
+        except TypeError:
+            raise InvalidArgumentError(
+                f"group_ids[{row}]", expected="a string, a number or a tuple of them", got=one
+            ) from None
     counts = np.bincount(codes)
     wanted = size if size is not None else int(counts.max(initial=1))
     for name, count in zip(number, counts.tolist(), strict=True):

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from rewardkit.arrays import floats
 from rewardkit.errors import InvalidArgumentError, UnknownNameError
 from rewardkit.types import Bool, Float64
 
@@ -185,8 +186,7 @@ def check_epsilon(epsilon: float) -> None:
 
 
 def _checked(confidence: npt.ArrayLike, correct: npt.ArrayLike) -> tuple[Float64, Float64]:
-    q = _floats("confidence", confidence)
-    c = _floats("correct", correct)
+    q, c = floats("confidence", confidence), floats("correct", correct)
     if q.shape != c.shape:
         raise InvalidArgumentError(
             "correct", expected=f"the shape of confidence, {q.shape}", got=f"an array of shape {c.shape}"
@@ -196,10 +196,3 @@ def _checked(confidence: npt.ArrayLike, correct: npt.ArrayLike) -> tuple[Float64
     if (bad := (c != 0.0) & (c != 1.0)).any():
         raise InvalidArgumentError("correct", expected="booleans, or 0 and 1", got=float(c[bad].flat[0]))
     return q, c
-
-
-def _floats(name: str, values: npt.ArrayLike) -> Float64:
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidArgumentError(name, expected="an array of numbers", got=values) from error

@@ -16,8 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from rewardkit.arrays import floats
 from rewardkit.errors import InvalidArgumentError, MissingExtraError, UnknownNameError
 from rewardkit.metrics import inputs
+from rewardkit.shaping import check_number
 from rewardkit.types import Float64
 
 _TIE = 1e-12
@@ -107,9 +109,9 @@ def analysis_ensemble(confidence: Any) -> Float64:
     Raises:
         InvalidArgumentError: No analysis, or a confidence outside [0, 1].
     """
-    q = np.asarray(confidence, np.float64)
-    if q.ndim < 1 or q.shape[-1] < 1 or not ((q >= 0) & (q <= 1)).all():
-        raise InvalidArgumentError("confidence", expected="numbers in [0, 1], at least one per answer", got=confidence)
+    q = _probabilities(confidence, "numbers in [0, 1], at least one per answer")
+    if q.ndim < 1 or q.shape[-1] < 1:
+        raise InvalidArgumentError("confidence", expected="at least one analysis of each answer", got=confidence)
     return q.mean(axis=-1)
 
 
@@ -118,12 +120,20 @@ class TemperatureScaling:
     """``sigmoid(logit(c) / T)``: T > 1 tempers overconfidence. One parameter, so it keeps the order and the AUROC.
 
     Attributes:
-        temperature: T.
+        temperature: T, finite and above 0.
+
+    Raises:
+        InvalidArgumentError: T is not.
     """
 
     temperature: float
 
     _EPS = 1e-6
+
+    def __post_init__(self) -> None:
+        check_number("temperature", self.temperature)
+        if self.temperature <= 0:
+            raise InvalidArgumentError("temperature", expected="a finite number above 0", got=self.temperature)
 
     @classmethod
     def fit(cls, *, confidence: Any, correct: Any) -> TemperatureScaling:
@@ -163,8 +173,12 @@ class TemperatureScaling:
         return cls(math.exp((low + high) / 2))
 
     def __call__(self, confidence: Any) -> Float64:
-        """Corrected confidences, float64 of the same shape."""
-        logit = _logit(np.asarray(confidence, np.float64), self._EPS) / self.temperature
+        """Corrected confidences, float64 of the same shape.
+
+        Raises:
+            InvalidArgumentError: A confidence is NaN or outside [0, 1].
+        """
+        logit = _logit(_probabilities(confidence), self._EPS) / self.temperature
         return np.asarray(np.exp(-np.logaddexp(0.0, -logit)))
 
 
@@ -176,7 +190,7 @@ def isotonic(*, confidence: Any, correct: Any) -> Callable[[Any], Float64]:
         correct: bool ``[N]``.
 
     Returns:
-        A function of confidences, clipped outside the range that was seen.
+        A function of confidences ``[N]`` in [0, 1]; beyond those that were seen it goes on as at the nearest of them.
 
     Raises:
         MissingExtraError: scikit-learn is not installed.
@@ -191,7 +205,7 @@ def isotonic(*, confidence: Any, correct: Any) -> Callable[[Any], Float64]:
         raise MissingExtraError("isotonic regression", package="scikit-learn", extra="posthoc") from error
     q, y = _unit(confidence, correct)
     model = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip").fit(q, y)
-    return lambda values: np.asarray(model.predict(np.asarray(values, np.float64)), np.float64)
+    return lambda values: np.asarray(model.predict(_probabilities(values)), np.float64)
 
 
 @dataclass(frozen=True)
@@ -229,10 +243,9 @@ def threshold_for_coverage(confidence: Any, correct: Any, alpha: float) -> Confo
     Source:
         Vovk et al. 2005; Angelopoulos and Bates 2021 (arXiv:2107.07511).
     """
-    if not isinstance(alpha, (int, float)) or not 0 < alpha < 1:
-        raise InvalidArgumentError("alpha", expected="a number in (0, 1)", got=alpha)
-    q, right = np.asarray(confidence, np.float64), np.asarray(correct, bool)
-    if q.ndim != 2 or q.shape != right.shape or not ((q >= 0) & (q <= 1)).all():
+    inputs.open_unit("alpha", alpha)
+    q, right = _probabilities(confidence, "weights in [0, 1]"), inputs.matrix("correct", correct)
+    if q.shape != right.shape:
         raise InvalidArgumentError("confidence", expected="weights in [0, 1], of the shape of correct", got=confidence)
     best = np.where(right, q, -1.0).max(axis=1, initial=-1.0)
     n = len(best)
@@ -242,16 +255,38 @@ def threshold_for_coverage(confidence: Any, correct: Any, alpha: float) -> Confo
 
 
 def _samples(confidence: Sequence[float] | None, classes: Sequence[int]) -> tuple[list[float], list[int]]:
-    ids = [int(one) for one in classes]
+    ids = _listed("classes", classes, (int, np.integer), "whole numbers, one per sample")
     if not ids:
         raise InvalidArgumentError("classes", expected="at least one sample", got=classes)
-    q = [1.0] * len(ids) if confidence is None else [float(value) for value in confidence]
+    if confidence is None:
+        return [1.0] * len(ids), ids
+    q = _listed("confidence", confidence, (int, float, np.floating, np.integer), "numbers in [0, 1], one per sample")
     if len(q) != len(ids):
         raise InvalidArgumentError("confidence", expected=f"{len(ids)} values, one per sample", got=f"{len(q)}")
     for value in q:
         if not 0 <= value <= 1:
             raise InvalidArgumentError("confidence", expected="numbers in [0, 1]", got=value)
     return q, ids
+
+
+def _listed(name: str, values: Any, types: tuple[type, ...], expected: str) -> list[Any]:
+    """A handful of plain numbers; an array's are made plain by its own ``tolist``."""
+    if hasattr(values, "tolist"):
+        values = values.tolist()
+    if not isinstance(values, (list, tuple, range)):
+        raise InvalidArgumentError(name, expected=expected, got=values)
+    for value in values:
+        if not isinstance(value, types) or isinstance(value, bool):
+            raise InvalidArgumentError(name, expected=expected, got=value)
+    return list(values)
+
+
+def _probabilities(confidence: Any, expected: str = "numbers in [0, 1]") -> Float64:
+    q = floats("confidence", confidence, expected)
+    bad = ~((q >= 0) & (q <= 1))
+    if bad.any():
+        raise InvalidArgumentError("confidence", expected=expected, got=q[bad].flat[0].item())
+    return q
 
 
 def _unit(confidence: Any, correct: Any) -> tuple[Float64, Any]:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from rewardkit.arrays import floats
 from rewardkit.errors import InvalidArgumentError
 from rewardkit.types import Bool, Float64, Forecast
 
@@ -136,7 +137,7 @@ def prior_floor(prior_logprob: npt.ArrayLike, *, percentile: float = 5.0) -> flo
         InvalidArgumentError: An empty or non-finite array, or a percentile out of range.
     """
     check_number("percentile", percentile, low=0.0, high=100.0)
-    values = np.asarray(prior_logprob, dtype=np.float64)
+    values = floats("prior_logprob", prior_logprob)
     if values.size == 0 or not np.isfinite(values).all():
         raise InvalidArgumentError("prior_logprob", expected="finite log-probabilities, at least one", got=values)
     return float(min(0.0, np.percentile(values, percentile)))

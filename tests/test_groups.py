@@ -102,7 +102,20 @@ def test_BR_082_incomplete_group_is_an_error_that_names_it() -> None:
         group_advantages([1.0, 0.0], group_ids=["a"])
 
 
-@pytest.mark.parametrize("bad", [[1.0, 2.0], [[1.0, math.nan]], [[1.0, math.inf]], [["a"]], [[1.0], [1.0, 2.0]], 1.0])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        ["1.0", "2.0"],
+        [[1.0, None]],
+        None,
+        [1.0, 2.0],
+        [[1.0, math.nan]],
+        [[1.0, math.inf]],
+        [["a"]],
+        [[1.0], [1.0, 2.0]],
+        1.0,
+    ],
+)
 def test_bad_rewards_are_named(bad) -> None:
     with pytest.raises(InvalidArgumentError, match="rewards"):
         group_advantages(bad)
@@ -114,9 +127,45 @@ def test_bad_parameters_are_named() -> None:
             group_advantages([[1.0, 0.0]], **{keyword: bad})
     with pytest.raises(InvalidArgumentError, match="at least 2"):
         rloo([[1.0]])
-    for keyword, bad in (("beta", -0.1), ("ema", 1.0), ("ema", math.nan), ("warmup", 0)):
+    for keyword, bad in (
+        ("beta", -0.1),
+        ("ema", 1.0),
+        ("ema", math.nan),
+        ("warmup", 0),
+        ("warmup", 1.5),
+        ("warmup", "2"),
+    ):
         with pytest.raises(InvalidArgumentError, match=keyword):
             StdFilter(**{keyword: bad})
+
+
+def test_groups_that_are_no_groups_are_named() -> None:
+    for bad in (2.0, True, 0, "2"):
+        with pytest.raises(InvalidArgumentError, match="group_size"):
+            group_advantages([[1.0, 0.0]], group_size=bad)
+    for bad in ([[1], [1]], np.array([[1], [1]]), "aa", 7, iter([1, 1])):
+        with pytest.raises(InvalidArgumentError, match="group_ids"):
+            group_advantages([1.0, 0.0], group_ids=bad)
+    for bad in (2, "1", None):
+        with pytest.raises(InvalidArgumentError, match="ddof"):
+            StdFilter(warmup=1)([[0, 1]], ddof=bad)
+
+
+@pytest.mark.parametrize("scale", ["batch", "group"])
+@pytest.mark.parametrize("eps", [0.0, 1e-4])
+def test_rewards_that_are_all_equal_have_no_advantages(scale, eps) -> None:
+    for value in (1.0, 0.1, -3.3):  # the mean of ten times 0.1 is not 0.1
+        found = group_advantages(np.full((2, 10), value), scale=scale, eps=eps)
+        assert not found.any()
+    found = group_advantages([[1.0, 0.0], [0.5, 0.5]], scale=scale, eps=eps)
+    assert np.isfinite(found).all()
+    assert found[0, 0] > 0
+
+
+def test_filter_drops_infinite_groups_without_a_word_from_numpy() -> None:
+    keep = StdFilter(warmup=1)
+    assert keep([[0.0, 1.0], [math.inf, 1.0], [math.inf, -math.inf]]).tolist() == [True, False, False]
+    assert keep.average == pytest.approx(math.sqrt(0.5))
 
 
 def test_calibration_reward_with_group_scaling_warns() -> None:

@@ -132,6 +132,13 @@ def test_accepts_any_shape() -> None:
         ([0.5], [math.nan], "correct"),
         (["high"], [True], "confidence"),
         ([None], [True], "confidence"),
+        (["0.5"], [1], "confidence"),
+        ("0.5", [1], "confidence"),
+        (np.array(["0.5"]), [1], "confidence"),
+        (np.array(["0.5"], dtype=object), [1], "confidence"),
+        ([0.5], ["1"], "correct"),
+        ([0.5], np.array(["1"], dtype=object), "correct"),
+        ([0.5j], [1], "confidence"),
         ([[0.5], [0.5, 0.5]], [True], "confidence"),
     ],
 )

@@ -123,3 +123,41 @@ def test_bad_calls() -> None:
         selection.choose("majorty", [0.5], [0])
     with pytest.raises(InvalidArgumentError, match="alpha"):
         selection.threshold_for_coverage([[0.5]], [[True]], 1.5)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: selection.weighted_vote([0.5, None], [0, 1]), "confidence"),
+        (lambda: selection.weighted_vote(["0.5"], [0]), "confidence"),
+        (lambda: selection.weighted_vote([math.nan], [0]), "confidence"),
+        (lambda: selection.weighted_vote(0.5, [0]), "confidence"),
+        (lambda: selection.max_confidence([True], [0]), "confidence"),
+        (lambda: selection.majority_vote("ab"), "classes"),
+        (lambda: selection.majority_vote([0.5, 0.7]), "classes"),
+        (lambda: selection.majority_vote([[0], [1]]), "classes"),
+        (lambda: selection.majority_vote(np.array(3)), "classes"),
+        (lambda: selection.analysis_ensemble([["a"]]), "confidence"),
+        (lambda: selection.analysis_ensemble([["0.5"]]), "confidence"),
+        (lambda: selection.analysis_ensemble([[0.5], [0.5, 0.6]]), "confidence"),
+        (lambda: selection.analysis_ensemble(0.5), "confidence"),
+        (lambda: selection.TemperatureScaling(0.0), "temperature"),
+        (lambda: selection.TemperatureScaling(math.inf), "temperature"),
+        (lambda: selection.TemperatureScaling("1"), "temperature"),
+        (lambda: selection.TemperatureScaling(1.0)([2.0]), "confidence"),
+        (lambda: selection.TemperatureScaling(1.0)([math.nan]), "confidence"),
+        (lambda: selection.threshold_for_coverage([[0.5]], [["0"]], 0.1), "correct"),
+        (lambda: selection.threshold_for_coverage([["a"]], [[1]], 0.1), "confidence"),
+        (lambda: selection.threshold_for_coverage([[0.5]], [[1]], "a"), "alpha"),
+    ],
+)
+def test_what_is_no_number_is_named(call, text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=text):
+        call()
+
+
+def test_votes_take_arrays_too() -> None:
+    q, ids = np.array([0.1, 0.7, 0.2], np.float32), np.array([0, 1, 0], np.int32)
+    assert selection.weighted_vote(q, ids) == 1
+    assert selection.majority_vote(ids) == 0
+    assert selection.weighted_vote([np.float32(0.5)], [np.int64(0)]) == 0

@@ -569,7 +569,7 @@ def bin_thresholds(bins: int, *, edge: Edge = "left", dtype: npt.DTypeLike = np.
     Raises:
         InvalidArgumentError: ``bins`` or ``edge`` is out of range.
     """
-    bins = inputs.positive_integer("bins", bins, high=MAX_BINS)
+    bins = arrays.whole("bins", bins, high=MAX_BINS)
     inputs.choice("edge", edge, EDGES)
     if edge == "rlcr":
         exact = np.linspace(0.0, 1.0, bins + 1)[1:-1]
@@ -622,7 +622,7 @@ def _thresholds(
         single = np.nextafter(single, np.float32(np.inf)) if edge == "right" else single
         edges = np.concatenate([[0.0], inner, [1.0]])
         return _from_single(single, confidence.dtype), edges, {"bins": inner.tolist(), "scheme": "given", "edge": edge}
-    bins = inputs.positive_integer("bins", bins, high=MAX_BINS)
+    bins = arrays.whole("bins", bins, high=MAX_BINS)
     settings = {"bins": bins, "scheme": scheme, "edge": edge}
     if scheme == "mass":
         if edge == "rlcr":
@@ -652,7 +652,7 @@ def _null(
     confidence: Any, observed: float, *, bins: Any, scheme: Any, edge: Any, norm: Any, draws: int, seed: int
 ) -> Null:
     inputs.choice("norm", norm, (1, 2))
-    draws = inputs.positive_integer("draws", draws)
+    draws = arrays.whole("draws", draws)
     q = inputs.scores("confidence", confidence)
     thresholds, _, settings = _thresholds(q, bins, scheme, edge)
     q = q[(q >= 0) & (q <= 1)]

@@ -135,19 +135,6 @@ def open_unit(name: str, value: Any) -> float:
     return float(value)
 
 
-def positive_integer(name: str, value: Any, *, low: int = 1, high: int | None = None) -> int:
-    """A whole number in a range.
-
-    Raises:
-        InvalidArgumentError: It is not one.
-    """
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
-    if not whole or value < low or (high is not None and value > high):
-        span = f">= {low}" if high is None else f"in [{low}, {high}]"
-        raise InvalidArgumentError(name, expected=f"a whole number {span}", got=value)
-    return int(value)
-
-
 def choice(name: str, value: Any, known: tuple[Any, ...]) -> Any:
     """One of a few values.
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from rewardkit.arrays import whole
 from rewardkit.errors import InvalidArgumentError, UnknownNameError
 from rewardkit.metrics import calibration, inputs
 from rewardkit.types import Float64
@@ -237,7 +238,7 @@ class _Sample:
 
 
 def _check(draws: int, level: float) -> None:
-    inputs.positive_integer("draws", draws)
+    whole("draws", draws)
     inputs.open_unit("level", level)
 
 

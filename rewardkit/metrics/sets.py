@@ -158,7 +158,7 @@ def pass_at_k(n: Any, c: Any, k: int) -> Any:
     Source:
         Chen et al. 2021 (arXiv:2107.03374), eq. (1).
     """
-    k = inputs.positive_integer("k", k)
+    k = arrays.whole("k", k)
     samples, right = arrays.numeric("n", n, "whole numbers"), arrays.numeric("c", c, "whole numbers")
     for name, array, given in (("n", samples, n), ("c", right, c)):
         if array.dtype.kind == "b" or not (np.isfinite(array) & (array == np.floor(array))).all():
@@ -407,7 +407,7 @@ def _flag(name: str, value: Any) -> bool:
 
 
 def _slot_count(slots: int | None, width: int) -> int:
-    return max(1, width) if slots is None else inputs.positive_integer("slots", slots, low=max(1, width))
+    return max(1, width) if slots is None else arrays.whole("slots", slots, low=max(1, width))
 
 
 def _correct(correct: Any, mask: Any) -> tuple[Bool, Bool]:
