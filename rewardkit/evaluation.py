@@ -17,11 +17,14 @@ import numpy as np
 from rewardkit import metrics
 from rewardkit.data.files import PathLike, expand
 from rewardkit.data.rollouts import Progress, Reading, Rollouts, read_rollouts
-from rewardkit.errors import InvalidArgumentError
+from rewardkit.errors import InvalidArgumentError, UnknownNameError
 from rewardkit.metrics.result import Metric
+from rewardkit.metrics.sets import SET_CONSTRUCTIONS
 
 ALL = "all"
 """The name of the one group where there is nothing to group by."""
+MOST_DRAWS = 1_000_000
+"""More bootstrap draws tell nothing new, and take hours."""
 
 _HEADLINE = ("accuracy", "mean_confidence", "brier_loss", "ece", "auroc")
 
@@ -56,8 +59,10 @@ class Settings:
 
     def __post_init__(self) -> None:
         metrics.bin_thresholds(self.bins, edge=self.edge or "left")  # type: ignore[arg-type]
-        if self.draws < 0:
-            raise InvalidArgumentError("--draws", expected="a whole number >= 0", got=self.draws)
+        if not 0 <= self.draws <= MOST_DRAWS:
+            raise InvalidArgumentError("--draws", expected=f"a whole number in [0, {MOST_DRAWS}]", got=self.draws)
+        if self.set_construction not in SET_CONSTRUCTIONS:
+            raise UnknownNameError("set construction", self.set_construction, filter(None, SET_CONSTRUCTIONS))
 
 
 def evaluate(

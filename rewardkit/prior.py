@@ -14,13 +14,14 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rewardkit.data.files import RowFile, row_writer
-from rewardkit.errors import DataError, InvalidArgumentError, MissingExtraError
+from rewardkit.data.files import BATCH_ROWS, RowFile, atomic_path, check_output, file_format, row_writer
+from rewardkit.errors import DataError, InvalidArgumentError, MissingExtraError, UnknownNameError
 from rewardkit.types import References
 
 BROKEN_MEAN = -5.0
@@ -36,6 +37,13 @@ COLUMNS = (
     "boundary_merged",
     "status",
 )
+JOINED: Mapping[str, str] = {
+    "prior_logprob": "prior_logprob",
+    "prior_mean_prob": "prior_mean_prob",
+    "baseline": "prior_mean_prob",
+}
+"""Columns that can be added to the rows of the data, and the one of :data:`COLUMNS` that each holds; RLPR's ``baseline`` is a
+mean token probability."""
 
 
 @dataclass(frozen=True)
@@ -174,6 +182,53 @@ def _suffix_length(tokenizer: Any, added: bool) -> int:
     return len(wrapped) - places[0] - len(bare) if places else 0
 
 
+def check_device(device: str | None) -> str:
+    """The device, after making sure that PyTorch can use it; a GPU where there is one and none is named.
+
+    Raises:
+        MissingExtraError: torch is not installed.
+        InvalidArgumentError: It cannot.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingExtraError("the prior", package="torch", extra="hf") from error
+    if device is None:
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise InvalidArgumentError(
+            "device", expected="a device that PyTorch can use here (cpu, or cuda where there is a GPU)", got=device
+        ) from error
+    return device
+
+
+def load_tokenizer(path: str) -> Any:
+    """The tokenizer of a model's folder.
+
+    Raises:
+        MissingExtraError: transformers is not installed.
+        FileNotFoundError: There is no such folder.
+        DataError: transformers cannot load it.
+    """
+    try:
+        from transformers import AutoTokenizer
+    except ImportError as error:
+        raise MissingExtraError("the prior", package="transformers", extra="hf") from error
+    if not Path(path).is_dir():
+        raise FileNotFoundError(f"{path}: no such folder with a model")
+    try:
+        return AutoTokenizer.from_pretrained(path, local_files_only=True)
+    except Exception as error:
+        raise _not_loaded("a tokenizer", path, error) from error
+
+
+def _not_loaded(what: str, path: str, error: Exception) -> DataError:
+    found = f"{type(error).__name__}: {str(error).strip() or 'no reason given'}".splitlines()[0]
+    return DataError(f"a folder with {what} that transformers can load", found, file=path)
+
+
 class PriorModel:
     """A frozen causal language model that scores answers."""
 
@@ -183,18 +238,19 @@ class PriorModel:
         Raises:
             MissingExtraError: torch or transformers is not installed.
             FileNotFoundError: There is no such folder.
+            DataError: transformers cannot load what is in it.
+            InvalidArgumentError: PyTorch has no such device here.
         """
-        try:
-            import torch
-            from transformers import AutoModelForCausalLM, AutoTokenizer
-        except ImportError as error:
-            raise MissingExtraError("the prior", package="transformers", extra="hf") from error
-        if not Path(path).is_dir():
-            raise FileNotFoundError(f"{path}: no such folder with a model")
         self.settings = settings
-        self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        self.tokenizer = AutoTokenizer.from_pretrained(path)
-        model = AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, settings.dtype))
+        self.device = check_device(device)
+        self.tokenizer = load_tokenizer(path)
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        try:
+            model = AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, settings.dtype))
+        except Exception as error:
+            raise _not_loaded("a model", path, error) from error
         self.model = model.eval().to(self.device)  # type: ignore[arg-type]
         limit = getattr(self.model.config, "max_position_embeddings", None)
         self.max_length = settings.max_length or limit
@@ -315,7 +371,7 @@ class Journal:
         self.done.update((row["row"], row) for row in rows)
 
     def close(self) -> None:
-        """Removes the journal: the output holds everything."""
+        """Removes the journal: the output holds everything, or there is nothing to hold."""
         shutil.rmtree(self.folder)
 
 
@@ -406,6 +462,8 @@ def run(
     device: str | None = None,
     ray_workers: int = 0,
     force: bool = False,
+    join: Sequence[str] = (),
+    drop_unscored: bool = False,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> PriorReport:
     """Scores every row of a file and writes the priors, resuming what was interrupted.
@@ -418,17 +476,61 @@ def run(
         device: "cpu", "cuda", …; ``None`` for a GPU where there is one. Ray's workers decide for themselves.
         ray_workers: How many Ray Data workers to score with; 0 scores in this process.
         force: Write priors that :func:`check_report` refuses.
+        join: Names of :data:`JOINED`: ``output`` then holds the rows of the data, with these columns added, instead of
+            :data:`COLUMNS`. From Parquet to Parquet all types stay as they are.
+        drop_unscored: With ``join``: leave out rows without a prior, whose column would be null.
         on_progress: Called with the rows done and all rows.
 
     Raises:
-        DataError: A row cannot be used, the priors look broken, or the journal belongs to another run.
+        DataError: A row cannot be used, the priors look broken, the model cannot be loaded, or the journal belongs to another
+            run.
         FileNotFoundError: No such data or model.
+        InvalidArgumentError: The output is the data, the data have a column that would be added, or no such device.
     """
     settings = settings or Settings()
+    file_format(output)
+    check_output(output, [data], option="output")
+    for name in join:
+        if name not in JOINED:
+            raise UnknownNameError("column to join", name, JOINED)
+        if name in RowFile.open(data).columns:
+            raise InvalidArgumentError("join", expected=f"data without a column {name!r}", got=str(data))
+    if not ray_workers:
+        device = check_device(device)
     questions = read_questions(data, settings)
     journal = Journal(output, fingerprint(data, model, settings))
+    try:
+        ordered = _score_all(questions, journal, model, settings, device, ray_workers, force=force, tell=on_progress)
+    except BaseException:  # an interruption too
+        if not journal.done:
+            journal.close()
+        raise
+    report = prior_report(ordered)
+    if not force:
+        check_report(report, at_end=True)
+    if join:
+        _write_joined(data, output, ordered, {name: JOINED[name] for name in join}, drop_unscored=drop_unscored)
+    else:
+        with row_writer(output) as writer:
+            writer.write({name: [row[name] for row in ordered] for name in COLUMNS})
+    journal.close()
+    return report
+
+
+def _score_all(
+    questions: Sequence[Question],
+    journal: Journal,
+    model: str,
+    settings: Settings,
+    device: str | None,
+    ray_workers: int,
+    *,
+    force: bool,
+    tell: Callable[[int, int], None] | None,
+) -> list[dict[str, Any]]:
+    """The scores of all rows, in order: those of the journal, and those that are left to do."""
     left = [question for question in questions if question.row not in journal.done]
-    tell = on_progress or (lambda done, total: None)
+    tell = tell or (lambda done, total: None)
     tell(len(journal.done), len(questions))
     scored = _with_ray(left, model, settings, ray_workers) if ray_workers else _here(left, model, settings, device)
     checked = False
@@ -438,14 +540,45 @@ def run(
         if not checked and not force and len(journal.done) >= min(EARLY_ROWS, len(questions)):
             check_report(prior_report(journal.done.values()), at_end=False)
             checked = True
-    ordered = [journal.done[question.row] for question in questions]
-    report = prior_report(ordered)
-    if not force:
-        check_report(report, at_end=True)
+    return [journal.done[question.row] for question in questions]
+
+
+def _write_joined(
+    data: Path, output: Path, scores: Sequence[dict[str, Any]], columns: Mapping[str, str], *, drop_unscored: bool
+) -> None:
+    """The rows of the data with columns of their scores added, batch by batch."""
+    source = RowFile.open(data)
+    kept = [not drop_unscored or row["status"] == "ok" for row in scores]
+    if source.format == "parquet" and file_format(output) == "parquet":
+        _join_parquet(source, output, scores, columns, kept)
+        return
+    done = 0
     with row_writer(output) as writer:
-        writer.write({name: [row[name] for row in ordered] for name in COLUMNS})
-    journal.close()
-    return report
+        for batch in source.batches():
+            part, keep = scores[done : done + len(batch)], kept[done : done + len(batch)]
+            done += len(batch)
+            added = {name: [row[score] for row in part] for name, score in columns.items()}
+            writer.write({name: list(compress(values, keep)) for name, values in {**batch.columns, **added}.items()})
+
+
+def _join_parquet(
+    source: RowFile, output: Path, scores: Sequence[dict[str, Any]], columns: Mapping[str, str], kept: Sequence[bool]
+) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    done = 0
+    with atomic_path(output) as temporary, pq.ParquetFile(source.path) as rows:
+        schema = rows.schema_arrow
+        for name in columns:
+            schema = schema.append(pa.field(name, pa.float64()))
+        with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+            for batch in rows.iter_batches(batch_size=BATCH_ROWS):
+                part, keep = scores[done : done + len(batch)], kept[done : done + len(batch)]
+                done += len(batch)
+                added = [pa.array([row[score] for row in part], pa.float64()) for score in columns.values()]
+                whole = pa.RecordBatch.from_arrays([*batch.columns, *added], schema=schema)
+                writer.write_batch(whole.filter(pa.array(keep)))
 
 
 def _here(

@@ -32,11 +32,11 @@ class CommandLine:
         captured = self.capsys.readouterr()
         return Result(code, captured.out, captured.err)
 
-    def refuses(self, *arguments: object) -> str:
+    def refuses(self, *arguments: object, start: str = "rewardkit: error: ") -> str:
         """The one line that a bad call gives, after checking that it is one line, with exit code 2 and no output."""
         result = self(*arguments)
         assert result.code == 2, result
         assert result.out == ""
         assert result.err.count("\n") == 1, result.err
-        assert result.err.startswith("rewardkit: error: ")
+        assert result.err.startswith(start)
         return result.err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,34 +13,44 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 from rewardkit import parsing
-from rewardkit.cli.app import app, err, out
+from rewardkit.cli.app import App, app, err, out
 from rewardkit.data import ddxplus as ddx
 from rewardkit.data import generic as any_file
 from rewardkit.data import hotpotqa as hotpot
 from rewardkit.data import mbpp as code
 from rewardkit.data.build import BuildReport, build
+from rewardkit.data.files import check_output, read_text
 from rewardkit.data.records import read_records
 from rewardkit.data.schema import Example, Layout
 from rewardkit.errors import DataError, InvalidArgumentError, UnknownNameError
 
-data = typer.Typer(
-    help="Build training files (Parquet, for verl or TRL) from released data sets.",
+data = App(
+    help="Build training files from released data sets, for verl or TRL.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 app.add_typer(data, name="data")
 
-Input = Annotated[Path, typer.Argument(metavar="IN", help="File of the official release, or its mirror in Parquet.")]
-Output = Annotated[Path, typer.Option("--out", "-o", help="Parquet file to write.")]
-ForTrainer = Annotated[str, typer.Option("--trainer", help="verl or trl: whose columns to write.")]
-Role = Annotated[str, typer.Option("--instructions", help="Where the format's instructions go: system, user or none.")]
-Split = Annotated[str, typer.Option("--split", help="Written into every row: train, validation, …")]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Stop after this many rows.")]
-MaxChars = Annotated[int | None, typer.Option("--max-chars", min=1, help="Drop longer questions (characters).")]
-OnMalformed = Annotated[str, typer.Option("--on-malformed", help="drop (and count) or raise.")]
-Seed = Annotated[int, typer.Option("--seed", help="Another seed draws other paragraphs.")]
+
+def _input(help: str) -> Any:
+    return typer.Argument(metavar="IN", help=help)
+
+
+Output = Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Parquet file to write.")]
+ForTrainer = Annotated[str, typer.Option("--trainer", metavar="NAME", help="verl or trl: whose columns to write.")]
+Role = Annotated[
+    str,
+    typer.Option("--instructions", metavar="WHERE", help="Where the format's instructions go: system, user or none."),
+]
+Split = Annotated[str, typer.Option("--split", metavar="NAME", help="Written into every row: train, validation, …")]
+Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Stop after this many rows.")]
+MaxChars = Annotated[
+    int | None, typer.Option("--max-chars", metavar="N", min=1, help="Drop longer questions (characters).")
+]
+OnMalformed = Annotated[str, typer.Option("--on-malformed", metavar="WHAT", help="drop (and count) or raise.")]
+Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Another seed draws other paragraphs.")]
 MaxAnswers = Annotated[
-    int | None, typer.Option("--max-answers", "-k", min=1, help="Answers asked for, where several are.")
+    int | None, typer.Option("--max-answers", "-k", metavar="K", min=1, help="Answers asked for, where several are.")
 ]
 Think = Annotated[
     bool,
@@ -53,18 +63,25 @@ AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable report on
 
 @data.command("hotpotqa")
 def hotpotqa(
-    source: Input,
+    source: Annotated[
+        Path, _input("hotpot_train_v1.1.json or hotpot_dev_distractor_v1.json, or their mirror in Parquet.")
+    ],
     to: Output,
     style: Annotated[
-        str, typer.Option("--format", help="Format of the answers, see `rewardkit.parsing.FORMATS`.")
+        str, typer.Option("--format", metavar="NAME", help="Format of the answers, see `rewardkit.parsing.FORMATS`.")
     ] = "tac",
     max_answers: MaxAnswers = None,
     think: Think = True,
     seed: Seed = 0,
     choice: Annotated[
-        str, typer.Option("--choice", help="Gold paragraphs to remove: 0, 1, 2 or several of them, as in 1,2.")
+        str,
+        typer.Option(
+            "--choice", metavar="N,…", help="Gold paragraphs to remove: 0, 1, 2 or several of them, as in 1,2."
+        ),
     ] = "0,1,2",
-    on_malformed: Annotated[str, typer.Option("--on-malformed", help="drop (and count), flag or raise.")] = "drop",
+    on_malformed: Annotated[
+        str, typer.Option("--on-malformed", metavar="WHAT", help="drop (and count), flag or raise.")
+    ] = "drop",
     trainer: ForTrainer = "verl",
     role: Role = "system",
     split: Split = "train",
@@ -72,11 +89,14 @@ def hotpotqa(
     max_chars: MaxChars = None,
     as_json: AsJson = False,
 ) -> None:
-    """HotpotQA-Modified: 8 of 10 paragraphs, with 0, 1 or 2 of the ones that the answer needs removed."""
+    """HotpotQA-Modified: questions with some evidence removed.
+
+    Of the 10 paragraphs 8 are kept, without 0, 1 or 2 of those that the answer needs.
+    """
     choices = _numbers(choice)
     flag = "flag" if on_malformed == "flag" else "raise"
     _run(
-        read_records(source),
+        source,
         functools.partial(hotpot.hotpot_modified, seed=seed, choice=choices, on_malformed=flag),
         to,
         layout=hotpot.LAYOUT,
@@ -96,18 +116,24 @@ def hotpotqa(
 
 @data.command("ddxplus")
 def ddxplus(
-    source: Input,
+    source: Annotated[Path, _input("release_train_patients.csv (or the .zip with it), or the same rows in Parquet.")],
     to: Output,
     evidences: Annotated[
-        Path | None, typer.Option("--evidences", help="release_evidences.json; by default the one beside IN.")
+        Path | None,
+        typer.Option("--evidences", metavar="FILE", help="release_evidences.json; by default the one beside IN."),
     ] = None,
     conditions: Annotated[
-        Path | None, typer.Option("--conditions", help="release_conditions.json; by default the one beside IN.")
+        Path | None,
+        typer.Option("--conditions", metavar="FILE", help="release_conditions.json; by default the one beside IN."),
     ] = None,
-    top_m: Annotated[int | None, typer.Option("--top-m", min=1, help="Keep the m most probable conditions.")] = None,
-    min_prob: Annotated[float, typer.Option("--min-prob", help="Keep conditions of at least this probability.")] = 0.0,
+    top_m: Annotated[
+        int | None, typer.Option("--top-m", metavar="M", min=1, help="Keep the m most probable conditions.")
+    ] = None,
+    min_prob: Annotated[
+        float, typer.Option("--min-prob", metavar="P", help="Keep conditions of at least this probability.")
+    ] = 0.0,
     list_conditions: Annotated[bool, typer.Option(help="Name all conditions in the question.")] = True,
-    style: Annotated[str, typer.Option("--format", help="Format of the answers.")] = "multi",
+    style: Annotated[str, typer.Option("--format", metavar="NAME", help="Format of the answers.")] = "multi",
     max_answers: MaxAnswers = None,
     think: Think = True,
     trainer: ForTrainer = "verl",
@@ -118,13 +144,18 @@ def ddxplus(
     on_malformed: OnMalformed = "drop",
     as_json: AsJson = False,
 ) -> None:
-    """DDXPlus: a patient in prose; the golds are the conditions of the differential diagnosis."""
-    vocabulary = ddx.Vocabulary(
-        evidences=_json(evidences or source.with_name("release_evidences.json"), "--evidences"),
-        conditions=_json(conditions or source.with_name("release_conditions.json"), "--conditions"),
+    """DDXPlus: patients in prose, the golds several diagnoses.
+
+    The golds are the conditions of the differential diagnosis, most probable first.
+    """
+    beside = (
+        evidences or source.with_name("release_evidences.json"),
+        conditions or source.with_name("release_conditions.json"),
     )
+    check_output(to, beside)
+    vocabulary = ddx.Vocabulary(evidences=_json(beside[0], "--evidences"), conditions=_json(beside[1], "--conditions"))
     _run(
-        read_records(source),
+        source,
         functools.partial(
             ddx.ddxplus, vocabulary=vocabulary, top_m=top_m, min_prob=min_prob, list_conditions=list_conditions
         ),
@@ -146,10 +177,10 @@ def ddxplus(
 
 @data.command("mbpp")
 def mbpp(
-    source: Input,
+    source: Annotated[Path, _input("mbpp.jsonl or sanitized-mbpp.json, or the same rows in Parquet.")],
     to: Output,
     show_tests: Annotated[
-        str, typer.Option("--show-tests", help="How many tests the question shows: 1, 2, … or all.")
+        str, typer.Option("--show-tests", metavar="N", help="How many tests the question shows: 1, 2, … or all.")
     ] = "1",
     verify: Annotated[
         bool,
@@ -158,7 +189,7 @@ def mbpp(
     allow_unisolated: Annotated[
         bool, typer.Option("--allow-unisolated", help="With --verify: run even if the network cannot be switched off.")
     ] = False,
-    style: Annotated[str, typer.Option("--format", help="Format of the answers.")] = "ta",
+    style: Annotated[str, typer.Option("--format", metavar="NAME", help="Format of the answers.")] = "ta",
     max_answers: MaxAnswers = None,
     think: Think = True,
     trainer: ForTrainer = "verl",
@@ -169,13 +200,16 @@ def mbpp(
     on_malformed: OnMalformed = "drop",
     as_json: AsJson = False,
 ) -> None:
-    """MBPP: small Python tasks; the gold is their tests. No code runs without --verify."""
+    """MBPP: small Python tasks; the gold is their tests.
+
+    No code runs without --verify.
+    """
     shown = None if show_tests == "all" else _numbers(show_tests)[0]
     make: Callable[[dict[str, Any]], Example] = functools.partial(code.mbpp, show_tests=shown)
     if verify:
         make = functools.partial(_verified, show_tests=shown, allow_unisolated=allow_unisolated)
     _run(
-        read_records(source),
+        source,
         make,
         to,
         layout=code.LAYOUT,
@@ -195,18 +229,28 @@ def mbpp(
 
 @data.command("generic")
 def generic(
-    source: Input,
+    source: Annotated[Path, _input("JSON, JSON Lines, CSV (these also as .gz or .zip) or Parquet.")],
     to: Output,
-    question: Annotated[str, typer.Option("--question", help="Column of the question.")] = "question",
-    answer: Annotated[str, typer.Option("--answer", "--answers", help="Column of the golds.")] = "answer",
+    question: Annotated[str, typer.Option("--question", metavar="COL", help="Column of the question.")] = "question",
+    answer: Annotated[
+        str, typer.Option("--answer", "--answers", metavar="COL", help="Column of the golds.")
+    ] = "answer",
     gold_kind: Annotated[
         str | None,
-        typer.Option("--gold-kind", help="How to read a flat list: aliases (of one gold) or set (of golds)."),
+        typer.Option(
+            "--gold-kind", metavar="KIND", help="How to read a flat list: aliases (of one gold) or set (of golds)."
+        ),
     ] = None,
-    id_column: Annotated[str | None, typer.Option("--id", help="Column of the id; by default a hash.")] = None,
-    data_source: Annotated[str | None, typer.Option("--data-source", help="Name that verl logs validation by.")] = None,
-    ability: Annotated[str, typer.Option("--ability", help="verl's coarse label of the task.")] = "question_answering",
-    style: Annotated[str, typer.Option("--format", help="Format of the answers.")] = "tac",
+    id_column: Annotated[
+        str | None, typer.Option("--id", metavar="COL", help="Column of the id; by default a hash.")
+    ] = None,
+    data_source: Annotated[
+        str | None, typer.Option("--data-source", metavar="NAME", help="Name that verl logs validation by.")
+    ] = None,
+    ability: Annotated[
+        str, typer.Option("--ability", metavar="NAME", help="verl's coarse label of the task.")
+    ] = "question_answering",
+    style: Annotated[str, typer.Option("--format", metavar="NAME", help="Format of the answers.")] = "tac",
     max_answers: MaxAnswers = None,
     think: Think = True,
     trainer: ForTrainer = "verl",
@@ -217,7 +261,7 @@ def generic(
     on_malformed: OnMalformed = "drop",
     as_json: AsJson = False,
 ) -> None:
-    """Any JSON, JSON Lines, CSV or Parquet file of questions and answers."""
+    """Any file of questions and answers, by its column names."""
     if gold_kind not in (None, "aliases", "set"):
         raise UnknownNameError("gold kind", str(gold_kind), ("aliases", "set"))
     first = next(iter(read_records(source)), None)
@@ -230,7 +274,7 @@ def generic(
             )
     shape = any_file.gold_shape(first[answer])
     _run(
-        read_records(source),
+        source,
         functools.partial(
             any_file.generic,
             question=question,
@@ -257,7 +301,7 @@ def generic(
 
 
 def _run(
-    records: Iterable[dict[str, Any]],
+    source: Path,
     make: Callable[[dict[str, Any]], Example],
     to: Path,
     *,
@@ -271,6 +315,7 @@ def _run(
     on_malformed: str,
     **options: Any,
 ) -> None:
+    check_output(to, [source])
     for what, value, known in (
         ("trainer", trainer, ("verl", "trl")),
         ("place for the instructions", role, ("system", "user", "none")),
@@ -288,7 +333,7 @@ def _run(
             progress.update(task, completed=report.kept, description=f"{report.kept:,} rows, {dropped:,} dropped")
 
         report = build(
-            records,
+            read_records(source),
             make,
             to,
             layout=layout,
@@ -312,7 +357,7 @@ def _table(report: BuildReport) -> Table:
     if report.flagged:
         table.add_row("of these malformed, flagged", f"{report.flagged:,}", "")
     for reason, number in report.dropped.most_common():
-        table.add_row(f"dropped: no {reason}", f"{number:,}", ", ".join(report.examples[reason]))
+        table.add_row(f"dropped: expected {reason}", f"{number:,}", ", ".join(report.examples[reason]))
     for name, counter in report.counts.items():
         for value, number in sorted(counter.items()):
             if value and len(counter) <= 8:
@@ -337,7 +382,11 @@ def _numbers(text: str) -> tuple[int, ...]:
 def _json(path: Path, option: str) -> dict[str, Any]:
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file; name the release's file with {option}")
+    text = read_text(path)
     try:
-        return json.loads(path.read_text("utf-8"))
+        found = json.loads(text)
     except ValueError as error:
         raise DataError("JSON", str(error), file=str(path)) from error
+    if not isinstance(found, dict):
+        raise DataError("a JSON object", type(found).__name__, file=str(path))
+    return found

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from rewardkit.cli import reading as options
 from rewardkit.cli.app import app, err, out
-from rewardkit.data.files import write_text
+from rewardkit.data.files import check_output, write_text
 from rewardkit.evaluation import ALL, Settings
 from rewardkit.evaluation import evaluate as run
 
@@ -42,19 +42,20 @@ _WIDE = 140  # columns of a terminal from which on intervals fit into the table
 
 @app.command()
 def evaluate(
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILES...", help="Rollouts, JSONL or Parquet; or directories.")
-    ],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Rollouts, JSONL or Parquet; or directories.")],
     by: Annotated[list[str] | None, typer.Option("--by", metavar="COL", help="Group by a column (repeatable).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Everything as JSON on stdout.")] = False,
     markdown: Annotated[Path | None, typer.Option("--markdown", metavar="FILE", help="Write the tables there.")] = None,
-    bins: Annotated[int, typer.Option("--bins", help="Bins of calibration errors.")] = 10,
-    scheme: Annotated[str, typer.Option("--scheme", help="width or mass.")] = "width",
-    edge: Annotated[str | None, typer.Option("--edge", help="left (default), right or rlcr.")] = None,
-    draws: Annotated[int, typer.Option("--draws", min=0, help="Bootstrap draws for intervals; 0 for none.")] = 1000,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of redraws.")] = 0,
+    bins: Annotated[int, typer.Option("--bins", metavar="N", help="Bins of calibration errors.")] = 10,
+    scheme: Annotated[str, typer.Option("--scheme", metavar="NAME", help="width or mass.")] = "width",
+    edge: Annotated[str | None, typer.Option("--edge", metavar="NAME", help="left (default), right or rlcr.")] = None,
+    draws: Annotated[
+        int, typer.Option("--draws", metavar="N", min=0, help="Bootstrap draws for intervals; 0 for none.")
+    ] = 1000,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Of redraws.")] = 0,
     baseline: Annotated[
-        str | None, typer.Option("--baseline", help="Compare the other groups with this one, paired by prompt.")
+        str | None,
+        typer.Option("--baseline", metavar="GROUP", help="Compare the other groups with this one, paired by prompt."),
     ] = None,
     exclusive: Annotated[
         bool | None,
@@ -63,7 +64,7 @@ def evaluate(
         ),
     ] = None,
     set_construction: Annotated[
-        str | None, typer.Option("--set-construction", help="single_gen or independent_samples.")
+        str | None, typer.Option("--set-construction", metavar="NAME", help="single_gen or independent_samples.")
     ] = None,
     completion: options.Completion = None,
     references: options.References = None,
@@ -84,9 +85,9 @@ def evaluate(
     missing: options.Missing = None,
     compat: options.Compat = "auto",
 ) -> None:
-    """Accuracy and calibration of rollouts, per group; several files are compared with the first, paired by prompt.
+    """Accuracy and calibration of rollouts, group by group.
 
-    Columns are found by their usual names, and what was used is printed. Every ECE comes with the level that a perfectly
+    Several files are compared with the first, paired by prompt. Columns are found by their usual names, and what was used is printed. Every ECE comes with the level that a perfectly
     calibrated model would get by chance.
     """
     settings = Settings(
@@ -120,6 +121,7 @@ def evaluate(
         set_construction=set_construction,
         baseline=baseline,
     )
+    check_output(markdown, files, option="--markdown")
     with options.rows_progress("reading") as progress:
         result = run(files, settings, progress=progress)
     if markdown is not None:

@@ -56,11 +56,17 @@ Prior = Annotated[
 ]
 Format = Annotated[
     str,
-    typer.Option("--format", help="auto, stored (read no text), or ta, tac, tabc, tbac, multi…, hypotheses, final."),
+    typer.Option(
+        "--format",
+        metavar="NAME",
+        help="auto, stored (read no text), or ta, tac, tabc, tbac, multi…, hypotheses, final.",
+    ),
 ]
-ParseMode = Annotated[str | None, typer.Option("--mode", help="Parsing: lenient (default), strict or rlcr.")]
-MaxAnswers = Annotated[int | None, typer.Option("--max-answers", "-k", min=1, help="Answers asked for.")]
-Matcher = Annotated[str, typer.Option("--matcher", help="exact, token_f1, fuzzy, math …")]
+ParseMode = Annotated[
+    str | None, typer.Option("--mode", metavar="NAME", help="Parsing: lenient (default), strict or rlcr.")
+]
+MaxAnswers = Annotated[int | None, typer.Option("--max-answers", "-k", metavar="K", min=1, help="Answers asked for.")]
+Matcher = Annotated[str, typer.Option("--matcher", metavar="NAME", help="exact, token_f1, fuzzy, math …")]
 MatcherFor = Annotated[
     list[str] | None,
     typer.Option(
@@ -70,18 +76,25 @@ MatcherFor = Annotated[
 Source = Annotated[
     str | None, typer.Option("--source", metavar="COL", help="Data source of a row.", rich_help_panel=COLUMNS)
 ]
-MatchMode = Annotated[str, typer.Option("--match-mode", help="numeric_safe, or official (SQuAD).")]
+MatchMode = Annotated[str, typer.Option("--match-mode", metavar="NAME", help="numeric_safe, or official (SQuAD).")]
 GoldKind = Annotated[
     str | None,
     typer.Option(
         "--gold-kind",
+        metavar="KIND",
         help="A flat list of references is: aliases (of one answer) or set; by default a row says it in gold_kind.",
     ),
 ]
-Missing = Annotated[str | None, typer.Option("--missing", help="A missing confidence: drop, zero or half.")]
+Missing = Annotated[
+    str | None, typer.Option("--missing", metavar="NAME", help="A missing confidence: drop, zero or half.")
+]
 Compat = Annotated[
     str,
-    typer.Option("--compat", help="rlcr: the released RLCR evaluation's conventions; auto: for its files; or none."),
+    typer.Option(
+        "--compat",
+        metavar="NAME",
+        help="rlcr: the released RLCR evaluation's conventions; auto: for its files; or none.",
+    ),
 ]
 
 

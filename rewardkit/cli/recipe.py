@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from rewardkit.cli.app import app, out
+from rewardkit.cli.app import App, app, out
 from rewardkit.integrations.verl import recipes
 
-recipe = typer.Typer(
+recipe = App(
     help="verl configurations of the papers, with their hyperparameters.", no_args_is_help=True, rich_markup_mode=None
 )
 app.add_typer(recipe, name="recipe")
@@ -45,7 +45,7 @@ def show(
 @recipe.command("write")
 def write(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write.")],
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="Which recipes; all by default.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Which recipes; all by default.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that differ.")] = False,
 ) -> None:
     """Write recipes to a folder, to be changed and run."""

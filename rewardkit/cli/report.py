@@ -9,6 +9,7 @@ import typer
 
 from rewardkit.cli import reading as options
 from rewardkit.cli.app import app, err
+from rewardkit.data.files import check_output
 from rewardkit.errors import InvalidArgumentError
 from rewardkit.evaluation import Settings
 
@@ -17,27 +18,29 @@ from rewardkit.evaluation import Settings
 def report(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILES...", help="Rollouts, JSONL or Parquet; a directory is one run (verl's dumps)."),
+        typer.Argument(metavar="FILE", help="Rollouts, JSONL or Parquet; a directory is one run (verl's dumps)."),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The HTML file to write.")] = Path(
+    output: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The HTML file to write.")] = Path(
         "report.html"
     ),
     by: Annotated[list[str] | None, typer.Option("--by", metavar="COL", help="Group by a column (repeatable).")] = None,
-    title: Annotated[str | None, typer.Option("--title", help="Of the page.")] = None,
+    title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="Of the page.")] = None,
     reward: Annotated[
         str | None, typer.Option("--reward-column", metavar="COL", help="Reward; usual names are found.")
     ] = None,
     max_megabytes: Annotated[
-        float, typer.Option("--max-megabytes", help="Largest page; rollouts are sampled to fit.")
+        float, typer.Option("--max-megabytes", metavar="MB", help="Largest page; rollouts are sampled to fit.")
     ] = 30.0,
     follow: Annotated[
         bool, typer.Option("--follow", help="Keep the page up to date while a trainer writes into the directory.")
     ] = False,
-    interval: Annotated[float, typer.Option("--interval", min=0.1, help="Seconds between looks with --follow.")] = 10.0,
-    bins: Annotated[int, typer.Option("--bins", help="Bins of calibration errors.")] = 10,
-    scheme: Annotated[str, typer.Option("--scheme", help="width or mass.")] = "width",
-    edge: Annotated[str | None, typer.Option("--edge", help="left (default), right or rlcr.")] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the sample.")] = 0,
+    interval: Annotated[
+        float, typer.Option("--interval", metavar="SECONDS", min=0.1, help="Seconds between looks with --follow.")
+    ] = 10.0,
+    bins: Annotated[int, typer.Option("--bins", metavar="N", help="Bins of calibration errors.")] = 10,
+    scheme: Annotated[str, typer.Option("--scheme", metavar="NAME", help="width or mass.")] = "width",
+    edge: Annotated[str | None, typer.Option("--edge", metavar="NAME", help="left (default), right or rlcr.")] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Of the sample.")] = 0,
     completion: options.Completion = None,
     references: options.References = None,
     label: options.Label = None,
@@ -55,9 +58,9 @@ def report(
     missing: options.Missing = None,
     compat: options.Compat = "auto",
 ) -> None:
-    """Write one self-contained HTML page: tables, reliability diagrams, statuses, and the rollouts to read.
+    """Write one HTML page to look at rollouts and calibration.
 
-    The page loads nothing from anywhere. Rollouts can be filtered by group, status, reward, confidence and text, and each is shown
+    Tables, reliability diagrams, statuses, and the rollouts to read. The page is self-contained and loads nothing from anywhere. Rollouts can be filtered by group, status, reward, confidence and text, and each is shown
     with its parsed parts marked and every component of its reward.
     """
     from rewardkit.report import Report, build_report
@@ -96,6 +99,8 @@ def report(
         "max_megabytes": max_megabytes,
     }
 
+    check_output(output, files)
+
     def say(written: Report) -> None:
         err.print(
             f"wrote {written.path}: {written.rollouts:,} rollouts, {written.shown:,} to read, {written.megabytes:.1f} MB",
@@ -104,6 +109,8 @@ def report(
         )
 
     if follow:
+        if not interval <= 86_400:
+            raise InvalidArgumentError("--interval", expected="seconds, at most those of a day", got=interval)
         if len(files) != 1 or files[0].is_file():
             raise InvalidArgumentError("FILES", expected="one directory with --follow", got=" ".join(map(str, files)))
         err.print(f"following {files[0]}; end with Ctrl-C", markup=False, highlight=False)

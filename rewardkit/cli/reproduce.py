@@ -22,6 +22,20 @@ from rewardkit.data.rollouts import Reading
 from rewardkit.errors import DataError, MissingExtraError
 from rewardkit.evaluation import Settings, evaluate
 
+FILES = (
+    "rlcr/published_metrics.json",
+    "rlcr/math-500.parquet",
+    "rlcr/commonsenseqa.parquet",
+    "qa_preds/nq_open_predictions.parquet",
+    "mbpp/mbpp.parquet",
+    "mbpp/sanitized-mbpp.parquet",
+    "hotpotqa/distractor.parquet",
+    "ddxplus/release_conditions.json",
+    "ddxplus/release_evidences.json",
+    "MANIFEST.json",
+)
+"""What the folder of data holds; ``docs/offline.md`` says where each is published."""
+
 _TOLERANCE = 1e-12
 _RLCR_METRICS = {
     "accuracy": "accuracy",
@@ -60,21 +74,25 @@ class Row:
 
 @app.command()
 def reproduce(
-    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="Folder with rlcr/, qa_preds/, mbpp/, …")] = Path(
-        "../shared/data"
-    ),
+    data: Annotated[
+        Path,
+        typer.Option("--data", metavar="DIR", help="Folder with rlcr/, qa_preds/, mbpp/, … (see docs/offline.md)."),
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="Rows as JSON on stdout.")] = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="Leave out what takes over ten seconds (math labels).")
     ] = False,
     failures: Annotated[bool, typer.Option("--failures", help="Show only rows that are not equal.")] = False,
 ) -> None:
-    """Print every published number that the data allows to recompute, with a verdict per row.
+    """Recompute published numbers from the data behind them.
 
-    Exit code 1 if a number differs and no note explains why.
+    Prints every published number that the data allows to recompute, with a verdict per row. Exit code 1 if a number differs and no note explains why.
     """
     if not data.is_dir():
         raise DataError("a folder of data (--data DIR)", "none", file=str(data))
+    absent = [name for name in FILES if not (data / name).is_file()]
+    if absent:
+        raise DataError(f"a folder with {', '.join(FILES)}", f"none of the name {absent[0]}", file=str(data))
     rows: list[Row] = []
     sections: tuple[tuple[str, Callable[[Path], Iterator[Row]]], ...] = (
         ("RLCR (arXiv:2507.16806): tables", _rlcr),

@@ -18,7 +18,7 @@ from rich.table import Table
 from rewardkit import rewards
 from rewardkit.cli import reading as options
 from rewardkit.cli.app import app, err, out
-from rewardkit.data.files import BATCH_ROWS, Batch, RowFile, file_format, row_writer
+from rewardkit.data.files import BATCH_ROWS, Batch, RowFile, check_output, file_format, row_writer
 from rewardkit.data.rollouts import Column, find_column, gold_kind_columns, references_of, usual_column
 from rewardkit.errors import DataError, InvalidArgumentError
 from rewardkit.rewards import Reward
@@ -28,7 +28,9 @@ from rewardkit.types import RewardBatch
 @app.command()
 def score(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Completions with references, JSONL or Parquet.")],
-    reward: Annotated[str, typer.Option("--reward", "-r", help="Name of the reward, see `rewardkit info`.")],
+    reward: Annotated[
+        str, typer.Option("--reward", "-r", metavar="NAME", help="Name of the reward, see `rewardkit info`.")
+    ],
     param: Annotated[
         list[str] | None,
         typer.Option(
@@ -46,23 +48,30 @@ def score(
         typer.Option("--column", metavar="NAME=COL", help="Column for what the reward needs, as prior_logprob=lp."),
     ] = None,
     group: Annotated[str | None, typer.Option("--group", metavar="COL", help="The prompt of a rollout.")] = None,
-    prefix: Annotated[str, typer.Option("--prefix", help="Starts the names of the columns that are added.")] = "reward",
-    batch_rows: Annotated[int, typer.Option("--batch-rows", min=1, help="Rows scored together.")] = BATCH_ROWS,
+    prefix: Annotated[
+        str, typer.Option("--prefix", metavar="NAME", help="Starts the names of the columns that are added.")
+    ] = "reward",
+    batch_rows: Annotated[
+        int, typer.Option("--batch-rows", metavar="N", min=1, help="Rows scored together.")
+    ] = BATCH_ROWS,
     resume: Annotated[
         bool, typer.Option("--resume", help="Keep scores in OUT.partial on the way, and go on from there.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Summary as JSON on stdout.")] = False,
 ) -> None:
-    """Score every row of a file; prints a summary, and writes the rows with their rewards to --out.
+    """Score every row of a file of completions.
 
-    The file is read in batches, so it may be larger than memory. Nothing appears at --out unless all rows were scored.
+    Prints a summary, and writes the rows with their rewards to --out. The file is read in batches, so it may be larger than memory. Nothing appears at --out unless all rows were scored.
     """
+    if not prefix:
+        raise InvalidArgumentError("--prefix", expected="the start of a column's name", got=prefix)
     chosen = rewards.get(reward, **_parameters(param))
     if resume and to is None:
         raise InvalidArgumentError("--resume", expected="--out, since scores are kept beside it", got=None)
     if to is not None:
         file_format(to)
     rows = RowFile.open(file)
+    check_output(to, [file])
     scorer = _Scorer(
         chosen,
         rows,

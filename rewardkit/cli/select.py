@@ -14,7 +14,7 @@ from rich.table import Table
 from rewardkit import matching, selection
 from rewardkit.cli import reading as options
 from rewardkit.cli.app import app, out
-from rewardkit.data.files import RowFile, file_format, row_writer
+from rewardkit.data.files import RowFile, check_output, file_format, row_writer
 from rewardkit.data.rollouts import Rollouts, read_rollouts
 from rewardkit.errors import DataError, InvalidArgumentError, UnknownNameError
 from rewardkit.evaluation import top_answer
@@ -24,7 +24,10 @@ from rewardkit.evaluation import top_answer
 def select(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Several rollouts per prompt, JSONL or Parquet.")],
     method: Annotated[
-        str, typer.Option("--method", "-m", help=f"Whose choice --out holds: {', '.join(selection.METHODS)}.")
+        str,
+        typer.Option(
+            "--method", "-m", metavar="NAME", help=f"Whose choice --out holds: {', '.join(selection.METHODS)}."
+        ),
     ] = "weighted",
     to: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="The chosen rows, one per prompt.")
@@ -43,9 +46,9 @@ def select(
     gold_kind: options.GoldKind = None,
     compat: options.Compat = "auto",
 ) -> None:
-    """Choose one answer per prompt by confidence, majority or confidence-weighted vote, and compare the methods.
+    """Choose one answer per prompt from several rollouts.
 
-    Answers are the same where the matcher says so, as for correctness. A rollout without an answer has no vote; one without
+    By confidence, majority or confidence-weighted vote; the methods are compared. Answers are the same where the matcher says so, as for correctness. A rollout without an answer has no vote; one without
     a confidence counts as confidence 0.
     """
     if method not in selection.METHODS:
@@ -54,6 +57,7 @@ def select(
         raise InvalidArgumentError("--format", expected="a format whose answers can be read", got=style)
     if to is not None:
         file_format(to)
+    check_output(to, [file])
     with options.rows_progress("reading") as progress:
         run = read_rollouts(
             file,

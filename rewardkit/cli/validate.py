@@ -11,6 +11,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from rewardkit import preflight
 from rewardkit.cli.app import app, err, out
+from rewardkit.data.files import read_text
 from rewardkit.errors import DataError, InvalidArgumentError, MissingExtraError, UnknownNameError
 
 
@@ -18,36 +19,46 @@ from rewardkit.errors import DataError, InvalidArgumentError, MissingExtraError,
 def validate(
     data: Annotated[
         list[Path] | None,
-        typer.Option("--data", help="Rows in verl's or TRL's schema; by default the config's files."),
+        typer.Option("--data", metavar="FILE", help="Rows in verl's or TRL's schema; by default the config's files."),
     ] = None,
     tokenizer: Annotated[
-        str | None, typer.Option("--tokenizer", help="Folder or name of the policy's tokenizer, or a tokenizer.json.")
+        str | None,
+        typer.Option(
+            "--tokenizer", metavar="NAME", help="Folder or name of the policy's tokenizer, or a tokenizer.json."
+        ),
     ] = None,
     reward: Annotated[
-        str | None, typer.Option("--reward", help="Name of the reward; by default what the config says.")
+        str | None,
+        typer.Option("--reward", metavar="NAME", help="Name of the reward; by default what the config says."),
     ] = None,
     params: Annotated[
-        str, typer.Option("--params", help='Parameters of the reward as JSON: \'{"format": "tabc"}\'.')
+        str, typer.Option("--params", metavar="JSON", help='Parameters of the reward as JSON: \'{"format": "tabc"}\'.')
     ] = "{}",
     gold_kind: Annotated[
-        str | None, typer.Option("--gold-kind", help="How flat lists are read: aliases or set.")
+        str | None, typer.Option("--gold-kind", metavar="KIND", help="How flat lists are read: aliases or set.")
     ] = None,
     reference: Annotated[
-        str | None, typer.Option("--reference", help="Dotted path of the references in a row.")
+        str | None, typer.Option("--reference", metavar="PATH", help="Dotted path of the references in a row.")
     ] = None,
     verl_config: Annotated[
-        Path | None, typer.Option("--verl-config", help="verl's config in YAML, whole (.hydra/config.yaml) or in part.")
+        Path | None,
+        typer.Option(
+            "--verl-config", metavar="FILE", help="verl's config in YAML, whole (.hydra/config.yaml) or in part."
+        ),
     ] = None,
     max_response_length: Annotated[
-        int | None, typer.Option("--max-response-length", min=1, help="Tokens; by default the config's.")
+        int | None, typer.Option("--max-response-length", metavar="N", min=1, help="Tokens; by default the config's.")
     ] = None,
     max_reference_length: Annotated[
-        int, typer.Option("--max-reference-length", min=1, help="Longer references are told (tokens).")
+        int, typer.Option("--max-reference-length", metavar="N", min=1, help="Longer references are told (tokens).")
     ] = 256,
     template_edit: Annotated[
-        list[str] | None, typer.Option("--template-edit", help="OLD=>NEW: an edit meant for the chat template.")
+        list[str] | None,
+        typer.Option("--template-edit", metavar="OLD=>NEW", help="OLD=>NEW: an edit meant for the chat template."),
     ] = None,
-    skip: Annotated[list[str] | None, typer.Option("--skip", help="Name of a check not to run.")] = None,
+    skip: Annotated[
+        list[str] | None, typer.Option("--skip", metavar="NAME", help="Name of a check not to run.")
+    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 when there are warnings.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
     list_checks: Annotated[bool, typer.Option("--list", help="Show all checks and end.")] = False,
@@ -97,10 +108,10 @@ def load_config(path: Path) -> dict[str, Any]:
     """A verl config as plain mappings; references in it (``${…}``) are resolved where the config is whole enough.
 
     Raises:
-        DataError: The file is no mapping in YAML.
+        DataError: The file is no mapping in YAML, or its defaults go round in a circle.
         MissingExtraError: Neither OmegaConf nor PyYAML is installed.
     """
-    values = _composed(path)
+    values = _composed(path, ())
     try:
         from omegaconf import OmegaConf
         from omegaconf.errors import OmegaConfBaseException
@@ -113,28 +124,31 @@ def load_config(path: Path) -> dict[str, Any]:
     return resolved  # type: ignore[return-value]
 
 
-def _composed(path: Path) -> dict[str, Any]:
+def _composed(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
     """A config with the files beside it that its defaults list names; those of other places, verl's own, are left out."""
     try:
         import yaml
     except ImportError as error:
         raise MissingExtraError("reading a config", package="PyYAML", extra="verl") from error
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: no such file")
+    text = read_text(path)
     try:
-        values = yaml.safe_load(path.read_text("utf-8"))
+        values = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise DataError("YAML", str(error).replace("\n", " "), file=str(path)) from error
     if not isinstance(values, dict):
         raise DataError("a mapping in YAML", type(values).__name__, file=str(path))
     result: dict[str, Any] = {}
     defaults = values.pop("defaults", None) or []
+    if not isinstance(defaults, list):
+        raise DataError("a list of defaults", repr(defaults), file=str(path))
     for entry in [*defaults, *([] if "_self_" in defaults else ["_self_"])]:
         beside = path.with_name(f"{entry}.yaml")
         if entry == "_self_":
             _merge(result, values)
-        elif isinstance(entry, str) and beside.exists() and beside != path:
-            _merge(result, _composed(beside))
+        elif isinstance(entry, str) and beside.is_file() and beside != path:
+            if beside in above:
+                raise DataError("defaults that come to an end", f"{entry!r} again", file=str(path))
+            _merge(result, _composed(beside, (*above, path)))
     return result
 
 
@@ -204,7 +218,8 @@ def _config_files(config: dict[str, Any] | None) -> list[Path]:
     files: list[Path] = []
     for key in ("train_files", "val_files"):
         found = section.get(key)
-        files += [Path(file).expanduser() for file in ([found] if isinstance(found, str) else found or [])]
+        listed = found if isinstance(found, list) else [found]
+        files += [Path(file).expanduser() for file in listed if isinstance(file, str)]
     return files
 
 

@@ -15,6 +15,7 @@ import math
 import os
 import re
 import tempfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +43,40 @@ def file_format(path: PathLike) -> str:
         if name.endswith(suffix):
             return kind
     raise DataError(f"a file name that ends in {', '.join(SUFFIXES)}", repr(Path(path).name), file=str(path))
+
+
+def is_row_file(path: PathLike) -> bool:
+    """Whether a name is that of a file of rows."""
+    return Path(path).name.lower().endswith(tuple(SUFFIXES))
+
+
+def existing_file(path: PathLike) -> Path:
+    """The path, after making sure that a file is there.
+
+    Raises:
+        FileNotFoundError: Nothing is.
+        DataError: It is a directory.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file")
+    if path.is_dir():
+        raise DataError("a file", "a directory", file=str(path))
+    return path
+
+
+def read_text(path: PathLike) -> str:
+    """The text of a small file, such as a config.
+
+    Raises:
+        FileNotFoundError: There is none.
+        DataError: It is a directory, or not in UTF-8.
+    """
+    path = existing_file(path)
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError("UTF-8 text", f"byte {error.start} is not UTF-8", file=str(path)) from error
 
 
 @dataclass(frozen=True)
@@ -172,11 +207,7 @@ class RowFile:
             FileNotFoundError: There is none.
             DataError: It is empty, or not what its name says.
         """
-        path = Path(path)
-        if not path.exists():
-            raise FileNotFoundError(f"{path}: no such file")
-        if path.is_dir():
-            raise DataError("a file", "a directory", file=str(path))
+        path = existing_file(path)
         kind = file_format(path)
         if kind == "parquet":
             with _parquet(path) as parquet:
@@ -280,7 +311,7 @@ def expand(paths: Iterable[PathLike]) -> list[Path]:
     result: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():
-            inside = [p for p in path.iterdir() if p.is_file() and p.name.lower().endswith(tuple(SUFFIXES))]
+            inside = _row_files(path)
             if not inside:
                 raise DataError(f"files that end in {', '.join(SUFFIXES)}", "none in this directory", file=str(path))
             result += sorted(inside, key=_natural)
@@ -301,21 +332,62 @@ def describe(value: Any) -> str:
     return f"{kind.get(type(value), type(value).__name__)} {text}"
 
 
+def check_output(output: PathLike | None, inputs: Iterable[PathLike] = (), *, option: str = "--out") -> None:
+    """Makes sure, before any work, that a file can be written, and that none of the files it is made from is lost to it.
+
+    Args:
+        output: The file to be written; ``None`` where none is asked for.
+        inputs: The files that are read; a directory stands for its row files.
+        option: What the output was named with.
+
+    Raises:
+        InvalidArgumentError: The output is one of the inputs.
+        FileNotFoundError: Its directory does not exist.
+        DataError: It is a directory, or its directory cannot be written to.
+    """
+    if output is None:
+        return
+    target = Path(output)
+    _temporary(target).unlink()
+    for path in map(Path, inputs):
+        held = _row_files(path) if path.is_dir() else [path]
+        joins = path.is_dir() and is_row_file(target) and target.parent.samefile(path)
+        if joins or (target.exists() and any(one.exists() and one.samefile(target) for one in held)):
+            raise InvalidArgumentError(option, expected="another file than the input", got=str(output))
+
+
+def _row_files(directory: Path) -> list[Path]:
+    return [path for path in directory.iterdir() if path.is_file() and is_row_file(path)]
+
+
+def _temporary(target: Path) -> Path:
+    """A new empty file beside the target."""
+    if target.is_dir():
+        raise DataError("a file to write to", "a directory", file=str(target))
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{target.parent}: no such directory to write {target.name} into")
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", suffix=".tmp", dir=target.parent)
+    except OSError as error:
+        raise DataError(
+            f"a directory to write {target.name} into",
+            f"one that cannot be written to ({error.strerror})",
+            file=str(target.parent),
+        ) from error
+    os.close(handle)
+    return Path(name)
+
+
 @contextlib.contextmanager
 def atomic_path(path: PathLike) -> Iterator[Path]:
     """A temporary path beside ``path`` to write to; it becomes ``path`` on success and vanishes on any failure.
 
     Raises:
         FileNotFoundError: The directory does not exist.
+        DataError: The path is a directory, or its directory cannot be written to.
     """
     target = Path(path)
-    if target.is_dir():
-        raise DataError("a file to write to", "a directory", file=str(target))
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"{target.parent}: no such directory to write {target.name} into")
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = _temporary(target)
     try:
         yield temporary
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
@@ -411,7 +483,7 @@ def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             row += 1
             try:
                 line = lines.readline()
-            except (EOFError, gzip.BadGzipFile, OSError) as error:
+            except (EOFError, zlib.error, OSError) as error:
                 raise DataError("a complete gzip file", str(error), file=str(path), row=row) from error
             if not line:
                 return

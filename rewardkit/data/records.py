@@ -8,12 +8,13 @@ import gzip
 import io
 import json
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TextIO
 
-from rewardkit.data.files import SUFFIXES, RowFile
+from rewardkit.data.files import RowFile, existing_file, is_row_file
 from rewardkit.errors import DataError
 
 Record = dict[str, Any]
@@ -34,21 +35,24 @@ def read_records(path: str | Path) -> Iterator[Record]:
         DataError: The file is not what its name says; file and row are named.
         FileNotFoundError: There is no such file.
     """
-    path = Path(path)
-    if path.name.lower().endswith(tuple(SUFFIXES)):
+    path = existing_file(path)
+    if is_row_file(path):
         for batch in RowFile.open(path).batches(batch_rows=_BATCH_ROWS):
             yield from batch.records()
         return
-    with ExitStack() as stack:
-        name, stream = _open_text(path, stack)
-        if name.endswith((".csv", ".txt")) or "." not in name:
-            yield from _csv(stream, path)
-        elif name.endswith((".json", ".jsonl")):
-            yield from _json(stream, path)
-        else:
-            raise DataError(
-                ".parquet, .json, .jsonl or .csv (also inside .gz or .zip)", Path(name).suffix, file=str(path)
-            )
+    try:
+        with ExitStack() as stack:
+            name, stream = _open_text(path, stack)
+            if name.endswith((".csv", ".txt")) or "." not in name:
+                yield from _csv(stream, path)
+            elif name.endswith((".json", ".jsonl")):
+                yield from _json(stream, path)
+            else:
+                raise DataError(
+                    ".parquet, .json, .jsonl or .csv (also inside .gz or .zip)", Path(name).suffix, file=str(path)
+                )
+    except (zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise DataError("a whole archive, as the file's name says", str(error), file=str(path)) from error
 
 
 def _open_text(path: Path, stack: ExitStack) -> tuple[str, TextIO]:

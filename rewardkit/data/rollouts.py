@@ -305,6 +305,13 @@ class _Reader:
                 return [column]
         return []
 
+    def _unfit(self, role: str) -> Column | None:
+        """A column with a usual name of the role whose values are something else."""
+        if self.reading.columns.get(role) is not None:
+            return None
+        columns = (Column.of(name, self.rows.columns) for name in USUAL_NAMES[role])
+        return next((column for column in columns if column is not None), None)
+
     def _choose_format(self, head: Batch) -> None:
         self.format = self.reading.format
         stored = bool(self.roles["label"] and self.roles["confidence"])
@@ -313,16 +320,12 @@ class _Reader:
             texts = self.roles["completion"][0].part(head).texts(self.roles["completion"][0].text)
         if self.format == "auto":
             self.format = _guess_format(texts) or ("stored" if stored else "")
-            if not self.format:
-                if not self.roles["completion"]:
-                    raise DataError(
-                        "a column of completions (name it with --completion)",
-                        f"columns {', '.join(self.rows.columns)}",
-                        file=self.file,
-                    )
+            if not self.format and self.roles["completion"]:
                 self.format = "tac"
                 self.notes.append("no tags in the first rows: read as format tac")
         if self.format != "stored" and not self.roles["completion"]:
+            if column := self._unfit("completion"):
+                column.part(head).texts(column.text)  # says which cell is none
             raise DataError(
                 "a column of completions (name it with --completion)",
                 f"columns {', '.join(self.rows.columns)}",
@@ -352,6 +355,8 @@ class _Reader:
                     )
                 self.roles[role] = []
         if not self.roles["label"] and not self.roles["references"]:
+            if column := self._unfit("references"):
+                references_of(head, column, self.reading.gold_kind)  # says which cell is none
             raise DataError(
                 "a column of references (--references) or of labels (--label)",
                 f"columns {', '.join(self.rows.columns)}",

@@ -17,7 +17,7 @@ import numpy as np
 
 import rewardkit
 from rewardkit import metrics
-from rewardkit.data.files import PathLike, write_text
+from rewardkit.data.files import PathLike, check_output, write_text
 from rewardkit.data.rollouts import Progress
 from rewardkit.errors import InvalidArgumentError, MissingExtraError
 from rewardkit.evaluation import Settings, edge_of, measure
@@ -26,6 +26,7 @@ from rewardkit.report.rollouts import Source
 
 MAX_MEGABYTES = 30.0
 """The largest page that a browser opens without pain, and that a person sends to a colleague."""
+_LARGEST_MEGABYTES = 2000.0
 _PAGE_MEGABYTES = 2.5
 """What the page weighs beside the rollouts: tables and diagrams."""
 
@@ -110,8 +111,12 @@ def build_report(
         InvalidArgumentError, UnknownNameError: A setting is wrong.
         MissingExtraError: matplotlib or Jinja is not installed.
     """
-    if not isinstance(max_megabytes, (int, float)) or not max_megabytes >= _PAGE_MEGABYTES + 0.5:
-        raise InvalidArgumentError("max_megabytes", expected=f"at least {_PAGE_MEGABYTES + 0.5:g}", got=max_megabytes)
+    least = _PAGE_MEGABYTES + 0.5
+    if not isinstance(max_megabytes, (int, float)) or not least <= max_megabytes <= _LARGEST_MEGABYTES:
+        raise InvalidArgumentError(
+            "max_megabytes", expected=f"a number in [{least:g}, {_LARGEST_MEGABYTES:g}]", got=max_megabytes
+        )
+    check_output(output, paths, option="output")
     _need_extras()
     settings = settings or Settings(draws=0)
     sources = rollouts.read_sources(paths, settings, progress=progress)

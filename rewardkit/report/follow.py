@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rewardkit.data.files import SUFFIXES, PathLike
+from rewardkit.data.files import PathLike, check_output, is_row_file
 from rewardkit.errors import DataError
 from rewardkit.report.build import Report, build_report
 
@@ -41,10 +41,15 @@ def follow(
     directory = Path(directory)
     seen: dict[str, tuple[int, int]] = {}
     looks = 0
+    told = False
+    check_output(output, [directory], option="output")
     while rounds is None or looks < rounds:
         if looks:
             time.sleep(interval)
         looks += 1
+        if not told and on_trouble is not None and not directory.is_dir():
+            told = True
+            on_trouble(f"{directory}: no such directory; waiting for it")
         found = _files(directory)
         if not found or found == seen:
             continue
@@ -65,7 +70,7 @@ def _files(directory: Path) -> dict[str, tuple[int, int]]:
         return {}
     result = {}
     for path in directory.iterdir():
-        if path.is_file() and path.name.lower().endswith(tuple(SUFFIXES)):
+        if path.is_file() and is_row_file(path):
             state = path.stat()
             if time.time() - state.st_mtime < QUIET_SECONDS:
                 return {}

@@ -82,9 +82,11 @@ def write(to: Path, *selected: str, force: bool = False) -> list[Path]:
 
     Raises:
         UnknownNameError: There is no such recipe.
-        DataError: A file exists already and differs.
+        DataError: A file exists already and differs, or the folder is a file.
     """
     picked = [get(name).name for name in selected] or list(names())
+    if to.exists() and not to.is_dir():
+        raise DataError("a folder to write to", "a file", file=str(to))
     source = folder()
     files = [source / f"{name}.yaml" for name in picked] + [source / name for name in _SHARED]
     files += sorted(source.glob("agents/*.yaml")) + sorted(source.glob("scale/*.yaml"))
@@ -92,7 +94,7 @@ def write(to: Path, *selected: str, force: bool = False) -> list[Path]:
     for file in files:
         target = to / file.relative_to(source)
         text = file.read_text("utf-8")
-        if target.exists() and not force and target.read_text("utf-8") != text:
+        if target.exists() and not force and target.read_bytes() != text.encode():
             raise DataError("a file that is not there yet (--force overwrites it)", "another one", file=str(target))
         target.parent.mkdir(parents=True, exist_ok=True)
         write_text(target, text)
