@@ -133,7 +133,7 @@ def test_generic_golds(answer: Any, kind: Any, gold: Any, read_as: str) -> None:
     assert (example.gold, example.gold_kind) == (gold, read_as)
 
 
-@pytest.mark.parametrize("answer", ["", None, [], [""], [None], {"a": 1}, True, float("nan")])
+@pytest.mark.parametrize("answer", ["", None, [], [""], [None], {"a": 1}, True, float("nan"), float("inf")])
 def test_generic_refuses_empty_golds(answer: Any) -> None:
     with pytest.raises(MalformedRecordError, match="gold"):
         generic({"question": "q?", "answer": answer})
@@ -144,6 +144,12 @@ def test_generic_calls_are_checked() -> None:
         generic({"question": "q?", "answer": ["a", "b"]})
     with pytest.raises(InvalidArgumentError, match="column"):
         generic({"q": "q?", "answer": "a"})
+    with pytest.raises(InvalidArgumentError, match="gold_kind"):
+        generic({"question": "q?", "answer": "a"}, gold_kind="foo")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="shape"):
+        generic({"question": "q?", "answer": "a"}, shape="list")  # type: ignore[arg-type]
+    with pytest.raises(MalformedRecordError, match="one gold"):
+        generic({"question": "q?", "answer": [["a"], ["b"]]}, gold_kind="aliases")
 
 
 def test_generic_layout_has_one_type(tmp_path: Path) -> None:

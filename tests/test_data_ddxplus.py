@@ -125,6 +125,7 @@ def test_french_names_become_english() -> None:
         ({"EVIDENCES": "['E_2_@_V_9']"}, "V_9"),
         ({"EVIDENCES": "['E_3_@_x']"}, "E_3"),
         ({"EVIDENCES": "__import__('os')"}, "EVIDENCES"),
+        ({"EVIDENCES": "{['E_1']: 2}"}, "EVIDENCES"),
         ({"DIFFERENTIAL_DIAGNOSIS": "[]"}, "DIFFERENTIAL"),
         ({"DIFFERENTIAL_DIAGNOSIS": "[['Flu', 2.0]]"}, "probabilities"),
         ({"DIFFERENTIAL_DIAGNOSIS": "[['Flu', 0.5], ['Grippe', 0.5]]"}, "once"),
@@ -139,8 +140,12 @@ def test_malformed_records(change: dict[str, Any], match: str) -> None:
 def test_calls_are_checked() -> None:
     with pytest.raises(InvalidArgumentError, match="top_m"):
         ddxplus(record(), VOCABULARY, top_m=0)
-    with pytest.raises(InvalidArgumentError, match="min_prob"):
-        ddxplus(record(), VOCABULARY, min_prob=1.0)
+    for top_m in (1.5, True, "2"):
+        with pytest.raises(InvalidArgumentError, match="top_m"):
+            ddxplus(record(), VOCABULARY, top_m=top_m)  # type: ignore[arg-type]
+    for min_prob in (1.0, "0.1", None, float("nan")):
+        with pytest.raises(InvalidArgumentError, match="min_prob"):
+            ddxplus(record(), VOCABULARY, min_prob=min_prob)  # type: ignore[arg-type]
     with pytest.raises(DataError, match=r"release_evidences\.json.*E_1"):
         Vocabulary(evidences={"E_1": {"name": "E_1"}}, conditions=VOCABULARY.conditions)
 

@@ -127,7 +127,7 @@ def test_records_without_the_parts_cannot_be_used(change: dict[str, Any]) -> Non
         hotpot_modified(record(**change), on_malformed="flag")
 
 
-@pytest.mark.parametrize("choice", [3, -1, (), (0, 5)])
+@pytest.mark.parametrize("choice", [3, -1, (), (0, 5), 1.0, True, "1", (0, 1.0), {0: 1}])
 def test_choice_is_checked(choice: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="choice"):
         hotpot_modified(record(), choice=choice)

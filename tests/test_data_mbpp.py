@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rewardkit.data import mbpp as module
+from rewardkit.data.build import build
 from rewardkit.data.mbpp import PassesTests, Tests, extract_code, mbpp, run_tests, verify
 from rewardkit.data.records import read_records
 from rewardkit.data.sandbox import Limits
@@ -50,6 +51,14 @@ def test_the_sanitized_release_reads_alike() -> None:
         ({"test_list": []}, "tests"),
         ({"test_list": ["assert ("]}, "Python"),
         ({"test_list": [1]}, "tests"),
+        ({"task_id": "x"}, "task_id"),
+        ({"task_id": 1.5}, "task_id"),
+        ({"task_id": True}, "task_id"),
+        ({"task_id": 10**30}, "task_id"),
+        ({"test_setup_code": 5}, "test_setup_code"),
+        ({"test_setup_code": None, "test_imports": 5}, "test_imports"),
+        ({"test_setup_code": None, "test_imports": ["import math", 5]}, "test_imports"),
+        ({"code": ["x = 1"]}, "code"),
     ],
 )
 def test_malformed_records(change: dict[str, Any], match: str) -> None:
@@ -57,9 +66,21 @@ def test_malformed_records(change: dict[str, Any], match: str) -> None:
         mbpp(record(**change))
 
 
+def test_a_number_in_text_or_none_at_all_is_fine() -> None:
+    assert mbpp(record(task_id="11")).extra["task_id"] == 11
+    assert mbpp(record(task_id=None)).extra["task_id"] == -1
+
+
+def test_a_bad_record_does_not_end_a_build(tmp_path: Path) -> None:
+    records = [record(), record(task_id="x"), record(test_setup_code=5), record(task_id=12)]
+    report = build(records, mbpp, tmp_path / "out.parquet", layout=module.LAYOUT)
+    assert (report.kept, sum(report.dropped.values())) == (2, 2)
+
+
 def test_show_tests_is_checked() -> None:
-    with pytest.raises(InvalidArgumentError, match="show_tests"):
-        mbpp(record(), show_tests=0)
+    for show_tests in (0, 1.5, "1", True):
+        with pytest.raises(InvalidArgumentError, match="show_tests"):
+            mbpp(record(), show_tests=show_tests)  # type: ignore[arg-type]
 
 
 def test_building_runs_no_code(monkeypatch: pytest.MonkeyPatch) -> None:

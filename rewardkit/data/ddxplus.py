@@ -12,8 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rewardkit.arrays import whole
 from rewardkit.data.schema import Example, Layout, MalformedRecordError, content_id
 from rewardkit.errors import DataError, InvalidArgumentError
+from rewardkit.shaping import check_number
 
 LAYOUT = Layout(gold="strings", extra={"pathology": "string", "n_differential": "int64", "gold_probs": "strings"})
 
@@ -78,8 +80,9 @@ def ddxplus(
         MalformedRecordError: A field is missing, or names an evidence or a condition that the release does not have.
         InvalidArgumentError: ``top_m`` or ``min_prob`` is out of range.
     """
-    if top_m is not None and top_m < 1:
-        raise InvalidArgumentError("top_m", expected="at least 1, or None", got=top_m)
+    if top_m is not None:
+        top_m = whole("top_m", top_m)
+    check_number("min_prob", min_prob)
     if not 0.0 <= min_prob < 1.0:
         raise InvalidArgumentError("min_prob", expected="a probability in [0, 1)", got=min_prob)
     fields = {key: record.get(key) for key in ("AGE", "SEX", "PATHOLOGY", "INITIAL_EVIDENCE", "EVIDENCES")}
@@ -199,7 +202,7 @@ def _literal(value: Any, column: str) -> Sequence[Any]:
     if isinstance(value, str):
         try:
             value = ast.literal_eval(value)
-        except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError) as error:
             raise MalformedRecordError(f"a list in {column}", value[:80]) from error
     if not isinstance(value, (list, tuple)):
         raise MalformedRecordError(f"a list in {column}", type(value).__name__)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from rewardkit.data.schema import Example, Gold, Layout, MalformedRecordError, content_id
 from rewardkit.errors import InvalidArgumentError
+from rewardkit.shaping import check_choice
 from rewardkit.types import GoldKind
 
 Shape = Literal["string", "strings", "lists of strings"]
@@ -49,9 +51,13 @@ def generic(
         ability: verl's coarse label of the task.
 
     Raises:
-        MalformedRecordError: The question or answer is missing or empty, or the golds have another shape.
-        InvalidArgumentError: A flat list of several golds, and no ``gold_kind`` to read it by.
+        MalformedRecordError: The question or answer is missing or empty, the golds have another shape, or there are several
+            where ``gold_kind="aliases"`` says that there is one.
+        InvalidArgumentError: A flat list of several golds, and no ``gold_kind`` to read it by; or another value of
+            ``gold_kind`` or ``shape``.
     """
+    check_choice("gold_kind", gold_kind, (None, "aliases", "set"))
+    check_choice("shape", shape, (None, "string", "strings", "lists of strings"))
     for name in filter(None, (question, answer, id_column)):
         if name not in record:
             raise InvalidArgumentError("column", expected=f"one of {', '.join(sorted(record))}", got=name)
@@ -66,6 +72,8 @@ def generic(
             expected=f"'aliases' (ways to write one answer) or 'set' (several answers), since {answer!r} holds flat lists",
             got=gold_kind,
         )
+    if gold_kind == "aliases" and isinstance(gold, list) and len(gold) > 1 and isinstance(gold[0], list):
+        raise MalformedRecordError(f"aliases of one gold in {answer!r}", f"{len(gold)} golds")
     kind = gold_kind or ("set" if (shape or gold_shape(value)) == "lists of strings" else "aliases")
     return Example(
         id=str(record[id_column]) if id_column else content_id(text, repr(value)),
@@ -93,7 +101,7 @@ def _gold(value: Any, shape: Shape, column: str) -> Gold:
 
 
 def _string(value: Any, column: str) -> str:
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and value == value:
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
         value = str(value)
     if not isinstance(value, str) or not value.strip():
         raise MalformedRecordError(f"a gold with text in {column!r}", repr(value)[:80])

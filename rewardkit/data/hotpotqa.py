@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rewardkit.arrays import whole
 from rewardkit.data.schema import Example, Layout, MalformedRecordError, content_id, draw
 from rewardkit.errors import InvalidArgumentError
 
@@ -63,8 +64,9 @@ def hotpot_modified(
         RLCR, arXiv:2507.16806, data set HotpotQA-Modified. The released script draws from a list of titles with repeats,
         which removes a paragraph with more supporting sentences more often; here each paragraph counts once.
     """
-    choices = CHOICES if choice is None else tuple(choice) if isinstance(choice, Sequence) else (choice,)
-    if not choices or any(one not in CHOICES for one in choices):
+    given = CHOICES if choice is None else choice if isinstance(choice, (list, tuple, range)) else (choice,)
+    choices = [whole("choice", one, low=CHOICES[0], high=CHOICES[-1]) for one in given]
+    if not choices:
         raise InvalidArgumentError("choice", expected="0, 1, 2, or several of them", got=choice)
     if on_malformed not in ("raise", "flag"):
         raise InvalidArgumentError("on_malformed", expected="'raise' or 'flag'", got=on_malformed)

@@ -10,11 +10,13 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any, ClassVar
 
+from rewardkit.arrays import whole
 from rewardkit.data import sandbox
 from rewardkit.data.schema import Example, Layout, MalformedRecordError, content_id
-from rewardkit.errors import DataError, InvalidArgumentError
+from rewardkit.errors import DataError
 
 LAYOUT = Layout(gold="string", extra={"task_id": "int64", "n_tests": "int64", "reference_code": "string"})
 
@@ -71,25 +73,28 @@ def mbpp(record: Mapping[str, Any], *, show_tests: int | None = 1) -> Example:
             which a policy can learn to hard-code.
 
     Raises:
-        MalformedRecordError: No task, no tests, or tests that are not Python.
+        MalformedRecordError: No task, no tests, tests that are not Python, or a field of another type.
         InvalidArgumentError: ``show_tests`` is below 1.
     """
-    if show_tests is not None and show_tests < 1:
-        raise InvalidArgumentError("show_tests", expected="at least 1, or None for all", got=show_tests)
+    if show_tests is not None:
+        show_tests = whole("show_tests", show_tests)
     task = record.get("text") or record.get("prompt")
     if not isinstance(task, str) or not task.strip():
         raise MalformedRecordError("a task in 'text' or 'prompt'", repr(task))
-    number = record.get("task_id")
-    identity = str(number if number is not None else content_id(task))
+    number = _task_number(record.get("task_id"))
+    identity = content_id(task) if number is None else str(number)
     asserts = record.get("test_list")
     if not isinstance(asserts, (list, tuple)) or not asserts or not all(isinstance(one, str) for one in asserts):
         raise MalformedRecordError("tests in 'test_list'", repr(asserts)[:80], record=identity)
-    setup = record.get("test_setup_code") or "\n".join(record.get("test_imports") or ())
+    setup = _setup(record, identity)
+    solution = record.get("code") or ""
+    if not isinstance(solution, str):
+        raise MalformedRecordError("text in 'code'", repr(solution)[:80], record=identity)
     tests = Tests(tuple(one.strip() for one in asserts), setup)
     for code in (*tests.asserts, tests.setup):
         try:
             ast.parse(code)
-        except (SyntaxError, ValueError) as error:
+        except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
             raise MalformedRecordError("tests that are Python", str(error), record=identity) from error
     shown = "\n".join(tests.asserts[:show_tests])
     return Example(
@@ -104,11 +109,31 @@ def mbpp(record: Mapping[str, Any], *, show_tests: int | None = 1) -> Example:
         data_source="mbpp",
         ability="code",
         extra={
-            "task_id": int(number) if number is not None else -1,
+            "task_id": -1 if number is None else number,
             "n_tests": len(tests.asserts),
-            "reference_code": record.get("code") or "",
+            "reference_code": solution,
         },
     )
+
+
+def _task_number(value: Any) -> int | None:
+    if isinstance(value, str) and value.strip().isdecimal():
+        value = int(value) if len(value) < 19 else value
+    if value is None:
+        return None
+    if not isinstance(value, Integral) or isinstance(value, bool) or not 0 <= int(value) < 2**63:
+        raise MalformedRecordError("a whole number in 'task_id'", repr(value)[:80])
+    return int(value)
+
+
+def _setup(record: Mapping[str, Any], identity: str) -> str:
+    """The code to run first: text in the full release, lines in the sanitized one."""
+    setup, imports = record.get("test_setup_code") or "", record.get("test_imports") or ()
+    if not isinstance(setup, str):
+        raise MalformedRecordError("text in 'test_setup_code'", repr(setup)[:80], record=identity)
+    if not isinstance(imports, (list, tuple)) or not all(isinstance(line, str) for line in imports):
+        raise MalformedRecordError("lines in 'test_imports'", repr(imports)[:80], record=identity)
+    return setup or "\n".join(imports)
 
 
 def extract_code(answer: str) -> str:

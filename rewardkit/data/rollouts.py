@@ -664,7 +664,7 @@ def references_of(batch: Batch, column: Column, gold_kind: GoldKind | None) -> R
         InvalidArgumentError: A flat list that neither ``gold_kind`` nor its row says how to read.
     """
     values = [_gold(value) for value in column.values(batch)]
-    kinds = [gold_kind] * len(values) if gold_kind is not None else _own_gold_kinds(batch)
+    kinds: list[Any] = [gold_kind] * len(values) if gold_kind is not None else _own_gold_kinds(batch)
     golds: list[Any] = [()] * len(values)
     for kind in dict.fromkeys(kinds):
         rows = [row for row, own in enumerate(kinds) if own == kind]
