@@ -87,3 +87,17 @@ def test_an_archive_of_several_files_is_refused(tmp_path: Path) -> None:
         archive.writestr("b.csv", "a\n1\n")
     with pytest.raises(DataError, match="2 files"):
         list(read_records(path))
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 1 << 20])
+@pytest.mark.parametrize(
+    ("text", "row"), [('[{"a": 1},]', 2), ('[{"a": 1},, {"a": 2}]', 2), ("[,]", 1), ('[{"a": 1} {"a": 2}]', 2)]
+)
+def test_a_json_list_is_separated_by_single_commas(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int, text: str, row: int
+) -> None:
+    monkeypatch.setattr(records_module, "_CHUNK", chunk)
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    with pytest.raises(DataError, match=rf"x\.json, row {row}: expected"):
+        list(read_records(path))

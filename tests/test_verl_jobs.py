@@ -110,7 +110,7 @@ def test_a_broken_reference_ends_the_job_with_its_row_named(world_folder) -> Non
     assert finished.exit_code != 0
     assert not [step for step in finished.metrics if step > 0]
     log = task.log.read_text(errors="replace")
-    assert "broken.parquet, row 5, column 'reward_model.ground_truth'" in log
+    assert "broken.parquet, row 6, column 'reward_model.ground_truth'" in log
 
 
 LOOPS = """- name: rewardkit_reference

@@ -703,10 +703,10 @@ def data_row(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("bad", "words"),
     [
-        ({"reward_model": {"style": "rule", "ground_truth": None}}, ["row 2", "reward_model.ground_truth", "None"]),
-        ({"reward_model": {"style": "rule", "ground_truth": "  "}}, ["row 2", "reward_model.ground_truth", "empty"]),
-        ({"reward_model": None}, ["row 2", "reward_model.ground_truth", "no such column"]),
-        ({"data_source": None}, ["row 2", "data_source"]),
+        ({"reward_model": {"style": "rule", "ground_truth": None}}, ["row 3", "reward_model.ground_truth", "None"]),
+        ({"reward_model": {"style": "rule", "ground_truth": "  "}}, ["row 3", "reward_model.ground_truth", "empty"]),
+        ({"reward_model": None}, ["row 3", "reward_model.ground_truth", "no such column"]),
+        ({"data_source": None}, ["row 3", "data_source"]),
     ],
 )
 def test_BR_073_a_broken_reference_fails_at_start_with_its_row(tokenizer, tmp_path, bad, words) -> None:
@@ -721,44 +721,98 @@ def test_BR_073_a_column_that_is_not_there(tokenizer, tmp_path) -> None:
     row = data_row()
     del row["reward_model"]
     file = write_rows(tmp_path / "val.parquet", [row])
-    with pytest.raises(DataError, match=r"val\.parquet.*row 0.*reward_model\.ground_truth.*no such column"):
+    with pytest.raises(DataError, match=r"val\.parquet.*row 1.*reward_model\.ground_truth.*no such column"):
         manager_of(tokenizer, data__val_files=[file])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.json", b'[{"data_source": "demo"},]', r"a\.json, row 2: expected a JSON list"),
+        ("a.json", b'[{"data_source": "demo"} {"data_source": "demo"}]', r"a\.json, row 2: expected a comma"),
+        ("a.json", b'[{"data_source": "demo"}', r"a\.json, row 2: expected a JSON list that ends"),
+        ("a.json", b"[]", r"a\.json: expected at least one row"),
+        ("a.json", b"[1]", r"a\.json, row 1: expected a JSON object"),
+        ("a.jsonl", b'{"data_source": "\xff"}', r"a\.jsonl, row 1: expected UTF-8"),
+        ("a.jsonl", b'\n{"data_source": }', r"a\.jsonl, row 2: expected one JSON object"),
+        ("a.jsonl", b"", r"a\.jsonl: expected at least one row"),
+        ("a.parquet", b"PAR1 no", r"a\.parquet: expected a Parquet file"),
+        ("a.parquet", b"", r"a\.parquet: expected a Parquet file"),
+        ("a.csv", b"data_source", r"a\.csv: expected a file name"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_told_at_start(tokenizer, tmp_path, name, content, words) -> None:
+    (tmp_path / name).write_bytes(content.replace(b'"demo"}', b'"demo", "reward_model": {"ground_truth": "a1"}}'))
+    with pytest.raises(DataError, match=words):
+        manager_of(tokenizer, data__train_files=str(tmp_path / name))
+
+
+@pytest.mark.parametrize("lead", ["", "\n ", "\ufeff"])
+@pytest.mark.parametrize("name", ["a.json", "lines.json", "a.jsonl", "a.parquet"])
+def test_rows_are_counted_from_one_in_every_format(tokenizer, tmp_path, name, lead) -> None:
+    file, rows = tmp_path / name, [data_row(), data_row(reward_model={"ground_truth": ""})]
+    if name == "a.parquet":
+        write_rows(file, rows)
+    else:
+        listed = json.dumps(rows) if name == "a.json" else "\n".join(map(json.dumps, rows))
+        file.write_text((lead if name == "a.json" else "") + listed, encoding="utf-8")
+    with pytest.raises(DataError, match=r"row 2.*an empty reference"):
+        manager_of(tokenizer, data__train_files=str(file))
+
+
+def test_a_file_without_any_of_the_columns_does_not_pass(tokenizer, tmp_path) -> None:
+    file = write_rows(tmp_path / "a.parquet", [{"text": "x"}])
+    with pytest.raises(DataError, match=r"row 1, column 'data_source'"):
+        manager_of(tokenizer, data__train_files=file)
+
+
+def test_only_the_fields_that_are_looked_at_are_read(tmp_path) -> None:
+    from rewardkit.integrations.verl.data_check import _rows
+
+    row = data_row(extra_info={"split": "x", "long": "…" * 100}, text="…", prompt=[{"role": "user", "content": "?"}])
+    file = write_rows(tmp_path / "a.parquet", [row])
+    ((number, read),) = _rows(tmp_path / "a.parquet", Settings.of({"reward": "rlcr"}))
+    assert (number, read) == (
+        1,
+        {"data_source": "demo", "reward_model": {"ground_truth": "a1"}, "extra_info": {"split": "x"}},
+    )
+    assert file
 
 
 def test_references_of_the_wrong_type_or_kind_fail_at_start(tokenizer, tmp_path) -> None:
     file = write_rows(tmp_path / "a.parquet", [data_row(reward_model={"ground_truth": 7})])
-    with pytest.raises(DataError, match=r"row 0.*as the answer would be written.*7"):
+    with pytest.raises(DataError, match=r"row 1.*as the answer would be written.*7"):
         manager_of(tokenizer, data__train_files=file)
     flat = write_rows(tmp_path / "b.parquet", [data_row(reward_model={"ground_truth": ["a1", "x"]})])
-    with pytest.raises(DataError, match=r"row 0.*aliases.*set"):
+    with pytest.raises(DataError, match=r"row 1.*aliases.*set"):
         manager_of(tokenizer, data__train_files=flat)
     manager_of(tokenizer, {"reward": "rlcr", "gold_kind": "aliases"}, data__train_files=flat)
     golds = {"reward_model": {"ground_truth": ["a1", "x"]}}
     said = write_rows(tmp_path / "said.parquet", [data_row(**golds, extra_info={"gold_kind": "set"})])
     manager_of(tokenizer, data__train_files=said)
     unknown = write_rows(tmp_path / "unknown.parquet", [data_row(**golds, extra_info={"gold_kind": "both"})])
-    with pytest.raises(DataError, match=r"row 0.*gold_kind.*both"):
+    with pytest.raises(DataError, match=r"row 1.*gold_kind.*both"):
         manager_of(tokenizer, data__train_files=unknown)
     lines = tmp_path / "c.jsonl"
     lines.write_text(json.dumps(data_row()) + "\n" + json.dumps(data_row(reward_model={"ground_truth": ""})) + "\n")
-    with pytest.raises(DataError, match=r"row 1.*empty"):
+    with pytest.raises(DataError, match=r"row 2.*empty"):
         manager_of(tokenizer, data__train_files=str(lines))
 
 
 def test_a_data_source_without_a_reward_fails_at_start(tokenizer, tmp_path) -> None:
     file = write_rows(tmp_path / "train.parquet", [data_row(), data_row(data_source="new")])
-    with pytest.raises(DataError, match=r"row 1.*data_source.*demo, other.*'new'"):
+    with pytest.raises(DataError, match=r"row 2.*data_source.*demo, other.*'new'"):
         manager_of(tokenizer, SEVERAL, data__train_files=file)
 
 
 def test_a_required_column_is_looked_for_at_start(tokenizer, tmp_path) -> None:
     file = write_rows(tmp_path / "train.parquet", [data_row()])
     kwargs = {"reward": "hypotheses_backoff"}
-    with pytest.raises(DataError, match=r"row 0.*extra_info\.prior_logprob"):
+    with pytest.raises(DataError, match=r"row 1.*extra_info\.prior_logprob"):
         manager_of(tokenizer, kwargs, data__train_files=file)
     # An agent loop brings what depends on the rollout, and what the job says that it brings; a prior is in the data.
     loop = {"actor_rollout_ref__rollout__agent__default_agent_loop": "own"}
-    with pytest.raises(DataError, match=r"row 0.*extra_info\.prior_logprob"):
+    with pytest.raises(DataError, match=r"row 1.*extra_info\.prior_logprob"):
         manager_of(tokenizer, kwargs, data__train_files=file, **loop)
     places = {"columns": {"prior_logprob": "tool_extra_fields.prior"}}
     manager_of(tokenizer, {**kwargs, **places}, data__train_files=file, **loop)
@@ -769,11 +823,11 @@ def test_a_required_column_is_looked_for_at_start(tokenizer, tmp_path) -> None:
 def test_a_baseline_is_looked_for_at_start_and_log_probabilities_are_not(tmp_path) -> None:
     file = write_rows(tmp_path / "train.parquet", [data_row()])
     rlpr = Settings.of({"reward": "rlpr", "params": {"debias": True}})
-    with pytest.raises(DataError, match=r"row 0.*extra_info\.baseline"):
+    with pytest.raises(DataError, match=r"row 1.*extra_info\.baseline"):
         check_files(rlpr, [file], columns_come_later=True)
     file = write_rows(tmp_path / "with.parquet", [data_row(extra_info={"baseline": 0.5})])
     assert check_files(rlpr, [file], columns_come_later=True) == 1
-    with pytest.raises(DataError, match=r"row 0.*extra_info\.reference_logprobs"):
+    with pytest.raises(DataError, match=r"row 1.*extra_info\.reference_logprobs"):
         check_files(rlpr, [file])
 
 

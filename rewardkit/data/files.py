@@ -226,15 +226,17 @@ class RowFile:
             DataError: One is missing.
         """
         for name in names:
-            if name not in self.columns:
+            field = self.format == "parquet" and name.partition(".")[0] in self.columns
+            if name not in self.columns and not field:
                 raise missing_column(str(self.path), name, self.columns, row=1 if self.format == "jsonl" else None)
 
     def batches(self, columns: Sequence[str] | None = None, *, batch_rows: int = BATCH_ROWS) -> Iterator[Batch]:
         """The rows in order.
 
         Args:
-            columns: Which columns to read (Parquet reads no others); ``None`` reads all. For JSON Lines, columns that a
-                row lacks are ``None`` there if the first row has them, and an error otherwise.
+            columns: Which columns to read (Parquet reads no others, and of ``column.field`` that field of the column alone);
+                ``None`` reads all. For JSON Lines, columns that a row lacks are ``None`` there if the first row has them, and an
+                error otherwise.
             batch_rows: At most so many rows at a time.
 
         Raises:

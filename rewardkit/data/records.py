@@ -117,11 +117,16 @@ def _json_list(stream: TextIO, path: Path) -> Iterator[Record]:
     """Decodes element by element what stands after the list's bracket."""
     decode = json.JSONDecoder().raw_decode
     buffer, at, row = "", 0, 1
+    wants_comma = False
     while True:
-        while at < len(buffer) and (buffer[at].isspace() or buffer[at] == ","):
+        while at < len(buffer) and (buffer[at].isspace() or (buffer[at] == "," and wants_comma)):
+            wants_comma = wants_comma and buffer[at] != ","
             at += 1
-        if at < len(buffer) and buffer[at] == "]":
+        # A list ends after an element, or before the first one.
+        if at < len(buffer) and buffer[at] == "]" and (wants_comma or row == 1):
             return
+        if at < len(buffer) and wants_comma:
+            raise DataError("a comma or ] after a record", repr(buffer[at]), file=str(path), row=row)
         found, end, fault = None, 0, "the end of the file"
         if at < len(buffer):
             try:
@@ -137,7 +142,7 @@ def _json_list(stream: TextIO, path: Path) -> Iterator[Record]:
         # A number or word that ends where the buffer ends may go on in the next chunk; an object cannot.
         if found is not None and (isinstance(found, dict) or end < len(buffer)):
             yield _record(found, path, row)
-            at, row = end, row + 1
+            at, row, wants_comma = end, row + 1, True
             continue
         # What is asked for doubles, so that a long record is not decoded over and over again.
         more = stream.read(max(_CHUNK, len(buffer) - at))

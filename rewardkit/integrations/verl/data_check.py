@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rewardkit.data.files import RowFile
+from rewardkit.data.records import read_records
 from rewardkit.errors import DataError
 from rewardkit.integrations.verl.rows import ABSENT, find_column, gold_kind_of, lookup, read_reference
 from rewardkit.integrations.verl.settings import Settings
 from rewardkit.rewards.base import ROLLOUT_COLUMNS
+from rewardkit.types import GoldKind
 
 logger = logging.getLogger(__name__)
 
@@ -44,8 +46,8 @@ def check_files(
         The number of rows that were checked; files that do not lie on this machine are left out.
 
     Raises:
-        DataError: A row without a reference, with an empty one, with one of the wrong type, or from a data source that no
-            reward applies to; names file, row and column.
+        DataError: A file that cannot be read; a row without a reference, with an empty one, with one of the wrong type, or from
+            a data source that no reward applies to; names file, row (from 1) and column.
     """
     needs_split = group_sizes_differ and settings.needs_group
     count = 0
@@ -54,7 +56,7 @@ def check_files(
         if not path.is_file():
             logger.warning("rewardkit: %s does not lie on this machine; its references are not checked at start", file)
             continue
-        for number, row in enumerate(_rows(path, settings)):
+        for number, row in _rows(path, settings):
             _check_row(settings, row, file=str(file), number=number, columns_come_later=columns_come_later)
             if needs_split and not isinstance(lookup(row, "extra_info.split"), str):
                 raise DataError(
@@ -85,7 +87,9 @@ def check_job(settings: Settings, config: Mapping[str, Any], tokenizer: Any, fil
     """
     from rewardkit import preflight  # reads settings of this package
 
-    local = [str(path) for path in map(_local, files) if path.is_file() and path.suffix in (".parquet", ".jsonl")]
+    local = [
+        str(path) for path in map(_local, files) if path.is_file() and path.suffix in (".parquet", ".jsonl", ".json")
+    ]
     report = preflight.run(config=config, tokenizer=tokenizer, data=local, skip={*settings.skip_checks, *TOLD_ALREADY})
     for finding in report.warnings:
         logger.warning("rewardkit: %s: %s Fix: %s", finding.check, finding.reason, finding.fix)
@@ -96,7 +100,7 @@ def _local(file: str) -> Path:
     return Path(str(file)).expanduser()
 
 
-def _check_row(settings: Settings, row: dict[str, Any], *, file: str, number: int, columns_come_later: bool) -> None:
+def _check_row(settings: Settings, row: Mapping[str, Any], *, file: str, number: int, columns_come_later: bool) -> None:
     source = lookup(row, "data_source")
     if not isinstance(source, str):
         found = "no such column" if source is ABSENT else repr(source)
@@ -111,7 +115,8 @@ def _check_row(settings: Settings, row: dict[str, Any], *, file: str, number: in
             row=number,
             column="data_source",
         )
-    for gold_kind in {term.gold_kind for term in terms}:
+    kinds: set[GoldKind | None] = {term.gold_kind for term in terms}
+    for gold_kind in kinds:
         read_reference(
             lookup(row, settings.reference),
             path=settings.reference,
@@ -135,18 +140,24 @@ def _check_row(settings: Settings, row: dict[str, Any], *, file: str, number: in
                 )
 
 
-def _rows(path: Path, settings: Settings) -> Iterator[dict[str, Any]]:
-    """The rows of a file; of a Parquet file, the columns that are looked at alone."""
-    if path.suffix in (".json", ".jsonl"):
-        yield from _json_rows(path)
+def _rows(path: Path, settings: Settings) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The rows of a file with their numbers, from 1; of a Parquet file, the fields that are looked at alone."""
+    if path.suffix == ".json":  # a list or lines, as verl reads it
+        number = 0
+        for number, row in enumerate(read_records(path), 1):
+            yield number, row
+        if not number:
+            raise DataError("at least one row", "none", file=str(path))
         return
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    file = RowFile.open(path)
+    columns = _fields(file, settings) if file.format == "parquet" else None
+    for batch in file.batches(columns, batch_rows=4096):
+        for place, number in enumerate(batch.rows):
+            yield number, {name: values[place] for name, values in batch.columns.items()}
 
-    try:
-        file = pq.ParquetFile(path)
-    except pa.ArrowException as error:
-        raise DataError("a Parquet file", str(error), file=str(path)) from error
+
+def _fields(file: RowFile, settings: Settings) -> list[str]:
+    """Dotted paths of the fields that are looked at: extra_info may hold long texts."""
     required = [name for term in settings.terms for name in term.reward.requires]
     paths = [
         "data_source",
@@ -157,28 +168,4 @@ def _rows(path: Path, settings: Settings) -> Iterator[dict[str, Any]]:
         *settings.columns.values(),
     ]
     paths += [f"extra_info.{name}" for name in required] + required
-    # Only the fields that are looked at: extra_info may hold long texts.
-    present = [name for name in dict.fromkeys(paths) if name.split(".")[0] in file.schema_arrow.names]
-    for batch in file.iter_batches(batch_size=4096, columns=present):
-        yield from batch.to_pylist()
-
-
-def _json_rows(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open(encoding="utf-8") as stream:
-        if path.suffix == ".json":
-            first = stream.read(1)
-            stream.seek(0)
-            if first == "[":
-                rows = json.load(stream)
-                yield from rows
-                return
-        for number, line in enumerate(stream):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except ValueError as error:
-                raise DataError("one JSON object a line", str(error), file=str(path), row=number) from error
-            if not isinstance(row, dict):
-                raise DataError("one JSON object a line", type(row).__name__, file=str(path), row=number)
-            yield row
+    return [name for name in dict.fromkeys(paths) if name.split(".")[0] in file.columns]
