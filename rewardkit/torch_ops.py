@@ -19,7 +19,7 @@ from rewardkit.likelihood.spans import refused_offsets
 
 _DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 TILE = 1024
-"""Columns of the vocabulary that :func:`linear_token_logprobs` holds at a time: 4 KiB a row, which stays in the cache."""
+"""Columns of the vocabulary that :func:`linear_token_logprobs` holds at a time on a GPU, at least: 4 KiB a row."""
 
 _MM_HAS_OUT_DTYPE = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 8)
 
@@ -161,45 +161,56 @@ def _token_logprobs_backward_fake(logits: Tensor, *_: Any) -> Tensor:
 def _linear_token_logprobs(
     hidden: Tensor, weight: Tensor, targets: Tensor, temperature: float, ignore_index: int, with_entropy: bool
 ) -> tuple[Tensor, Tensor]:
+    if hidden.is_cuda or _kernels.backend() == "emulator":
+        return _linear_by_tiles(hidden, weight, targets, temperature, ignore_index, with_entropy)
     rows, vocab = hidden.shape[0], weight.shape[0]
-    logprob = torch.zeros(rows, dtype=torch.float32, device=hidden.device)
-    entropy = torch.zeros(rows if with_entropy else 0, dtype=torch.float32, device=hidden.device)
-    scored = targets != ignore_index
-    if not hidden.is_cuda:  # where looking at the targets is free: refuse bad ones, and multiply the scored rows only
-        bad = scored & ((targets < 0) | (targets >= vocab))
-        if bad.any():
-            _refuse_target(targets, int(bad.nonzero()[0]), vocab, ignore_index)
-        if not scored.any():
-            return logprob, entropy
-        if not scored.all():
-            results = _linear_token_logprobs(
-                hidden[scored], weight, targets[scored], temperature, ignore_index, with_entropy
-            )
-            for out, part in zip((logprob, entropy), results, strict=True):
-                if out.numel():
-                    out[scored] = part
-            return logprob, entropy
+    h, w, t = _dense_rows(hidden), _dense_rows(weight), targets.contiguous()
+    logprob = torch.empty(rows, dtype=torch.float32)
+    entropy = torch.empty(rows if with_entropy else 0, dtype=torch.float32)
+    invalid = _kernel("linear_token_logprobs", h)(
+        _pointer(h),
+        _DTYPES[h.dtype],
+        rows,
+        h.shape[1],
+        h.stride(0),
+        _pointer(w),
+        vocab,
+        w.stride(0),
+        _pointer(t),
+        temperature,
+        ignore_index,
+        _pointer(logprob),
+        _pointer(entropy),
+        *_where(h),
+    )
+    if invalid >= 0:
+        _refuse_target(t, invalid, vocab, ignore_index)
+    return logprob, entropy
 
-    t = targets.contiguous()
+
+def _linear_by_tiles(
+    hidden: Tensor, weight: Tensor, targets: Tensor, temperature: float, ignore_index: int, with_entropy: bool
+) -> tuple[Tensor, Tensor]:
+    """On a GPU: torch's own product of one tile of the vocabulary at a time, and the kernel that adds it to the softmax."""
+    rows, vocab = hidden.shape[0], weight.shape[0]
+    scored, t = targets != ignore_index, targets.contiguous()
     state_max = torch.full((rows,), -math.inf, dtype=torch.float32, device=hidden.device)
     state_sum = torch.zeros(rows, dtype=torch.float64, device=hidden.device)
     state_weighted = torch.zeros_like(state_sum) if with_entropy else None
     target_logit = torch.full_like(state_max, math.nan)
     update, where = _kernel("online_softmax_update", hidden), _where(hidden)
-    # Half-precision products are summed and kept in float32: logits rounded to bfloat16 are off by 0.06.
-    upcast = not hidden.is_cuda and hidden.dtype != torch.float32
-    left = hidden.float() if upcast else hidden
-    tile_dtype = torch.float32 if hidden.is_cuda or upcast else left.dtype
-    width = _tile_columns(rows, on_gpu=hidden.is_cuda)
-    buffer = torch.empty(rows * min(width, vocab), dtype=tile_dtype, device=hidden.device)
+    if not hidden.is_cuda:  # the emulator: only CUDA's product of half-precision numbers can give float32
+        hidden, weight = hidden.float(), weight.float()
+    width = _tile_columns(rows)
+    buffer = torch.empty(rows * min(width, vocab), dtype=torch.float32, device=hidden.device)
     for first in range(0, vocab, width):
         right = weight[first : first + width]
         columns = right.shape[0]
         tile = buffer[: rows * columns].view(rows, columns)
-        _product(left, right.float() if upcast else right, tile)
+        _product(hidden, right, tile)
         update(
             _pointer(tile),
-            _DTYPES[tile.dtype],
+            "float32",
             rows,
             columns,
             columns,
@@ -215,22 +226,21 @@ def _linear_token_logprobs(
     log_sum = torch.where(state_sum == 0, math.nan, state_sum).log()  # nothing but -inf is no distribution
     value = (target_logit.double() - (state_max.double() + log_sum)).clamp(max=0.0)
     logprob = torch.where(scored, value, 0.0).float()
+    entropy = torch.empty(0, dtype=torch.float32, device=hidden.device)
     if state_weighted is not None:
         entropy = torch.where(scored, (log_sum - state_weighted / state_sum).clamp(min=0.0), 0.0).float()
     return logprob, entropy
 
 
-def _tile_columns(rows: int, *, on_gpu: bool) -> int:
-    """On a GPU as many as keep a float32 tile within 32 MiB, which its cache holds: few rows then take few launches."""
-    if not on_gpu:
-        return TILE
+def _tile_columns(rows: int) -> int:
+    """As many as keep a float32 tile within 32 MiB, which a GPU's cache holds: few rows then take few launches."""
     return max(TILE, min(16 * TILE, (8 << 20) // max(rows, 1) // TILE * TILE))
 
 
 def _product(left: Tensor, right: Tensor, out: Tensor) -> None:
     if out.dtype == left.dtype:
         torch.mm(left, right.t(), out=out)
-    else:  # CUDA, half precision in, float32 out
+    else:  # half precision in, float32 out: logits rounded to bfloat16 would be off by 0.06
         if not _MM_HAS_OUT_DTYPE:
             raise BackendError(
                 "linear_token_logprobs of half-precision CUDA tensors needs torch >= 2.8 (float32 products of them); "
@@ -418,7 +428,7 @@ def linear_token_logprobs(
 
     The same as ``token_logprobs(hidden @ weight.T, targets, …)``, one tile of the vocabulary at a time. On the CPU only the
     rows that are scored are multiplied, so that targets of ``ignore_index`` outside the spans of interest save their time.
-    Half-precision inputs are multiplied in float32.
+    Products of half-precision inputs are summed in float32.
 
     Args:
         hidden: float32, bfloat16 or float16 ``[N, D]``.

@@ -59,8 +59,25 @@ def calls() -> dict[str, Callable[[], object]]:
     a, b, c, d = (np.zeros(n, np.float32) for _ in range(4))
     out, sums = np.zeros_like(logits), np.zeros((2, n))
     where = (_at(logits), "float32", n, vocab, vocab, _at(targets))
+    hidden, weight, tokens = np.ones((n, 512), np.float32), logits[:, :65_536].reshape(8_192, 512), targets % 8_192
+    product = (_at(hidden), "float32", n, 512, 512, _at(weight), len(weight), 512, _at(tokens), 1.0, -100)
     logprobs, offsets, spans = -rng.random(1_000_000), np.arange(0, 1_000_001, 10), np.zeros(100_000)
-    keep = (logits, targets, a, b, c, d, out, sums, logprobs, offsets, spans)  # what the pointers below point at
+    keep = (
+        logits,
+        targets,
+        hidden,
+        weight,
+        tokens,
+        a,
+        b,
+        c,
+        d,
+        out,
+        sums,
+        logprobs,
+        offsets,
+        spans,
+    )  # what the pointers below point at
 
     def raw(name: str, *arguments: object, keep: object = keep) -> Callable[[], object]:
         return lambda: (kernel(name)(*arguments, 1, 0, 0), keep)
@@ -87,6 +104,7 @@ def calls() -> dict[str, Callable[[], object]]:
             "token_logprobs_backward", *where, 1.0, -100, _at(a), _at(b), _at(c), _at(d), _at(out), vocab
         ),
         "online_softmax_update": raw("online_softmax_update", *tile, _at(a), _at(sums[0]), _at(sums[1]), _at(b)),
+        "linear_token_logprobs": raw("linear_token_logprobs", *product, _at(a), _at(b)),
         "span_reduce": raw(
             "span_reduce", _at(logprobs), "float64", len(logprobs), _at(offsets), len(spans), "mean_prob", _at(spans)
         ),

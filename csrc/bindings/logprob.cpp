@@ -111,6 +111,31 @@ void bind_logprob(py::module_& module) {
       "Adds a tile of columns to each row's running softmax.");
 
   module.def(
+      "linear_token_logprobs",
+      [](Address hidden, std::string_view dtype, std::int64_t rows, std::int64_t hidden_size,
+         std::int64_t hidden_stride, Address weight, std::int64_t vocab, std::int64_t weight_stride, Address targets,
+         double temperature, std::int64_t ignore_index, Address logprob, Address entropy, int threads, int,
+         std::int64_t) {
+        require(rows >= 0 && hidden_size >= 0 && vocab >= 0, "rows, hidden_size, vocab: expected sizes of at least 0");
+        require(hidden != 0 || rows == 0 || hidden_size == 0, "hidden: null pointer");
+        require(weight != 0 || vocab == 0 || hidden_size == 0, "weight: null pointer");
+        require(targets != 0 || rows == 0, "targets: null pointer");
+        require_temperature(temperature);
+        const LinearInput input{
+            at<const void>(hidden), at<const void>(weight), dtype_named(dtype), rows, hidden_size, vocab,
+            hidden_stride,          weight_stride};
+        py::gil_scoped_release release;
+        return linear_token_logprobs(input, at<const std::int64_t>(targets), temperature, ignore_index,
+                                     at<float>(logprob), at<float>(entropy), threads);
+      },
+      py::arg("hidden"), py::arg("dtype"), py::arg("rows"), py::arg("hidden_size"), py::arg("hidden_stride"),
+      py::arg("weight"), py::arg("vocab"), py::arg("weight_stride"), py::arg("targets"), py::arg("temperature"),
+      py::arg("ignore_index"), py::arg("logprob"), py::arg("entropy"), py::arg("threads"), py::arg("device"),
+      py::arg("stream"),
+      "Log-probability (and entropy) of each row's target from hidden states; -1, or the first row with an invalid "
+      "target.");
+
+  module.def(
       "span_reduce",
       [](Address logprobs, std::string_view dtype, std::int64_t tokens, Address offsets, std::int64_t spans,
          std::string_view how, Address out, int threads, int, std::int64_t) {

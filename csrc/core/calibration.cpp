@@ -80,6 +80,7 @@ template <class T>
 FillBlock<T> choose_fill_block() {
 #if defined(__x86_64__)
   switch (best_instruction_set()) {
+    case InstructionSet::avx512_bf16:
     case InstructionSet::avx512:
       return &fill_block_avx512<T>;
     case InstructionSet::avx2:

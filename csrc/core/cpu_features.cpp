@@ -13,6 +13,7 @@ InstructionSet detect() {
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (avx512 && __builtin_cpu_supports("avx512bf16")) return InstructionSet::avx512_bf16;
   if (avx512) return InstructionSet::avx512;
   if (avx2) return InstructionSet::avx2;
 #endif
@@ -21,11 +22,12 @@ InstructionSet detect() {
 
 InstructionSet limit_from_environment() {
   const char* text = std::getenv("REWARDKIT_ISA");
-  if (text == nullptr) return InstructionSet::avx512;
+  if (text == nullptr) return InstructionSet::avx512_bf16;
   const std::string_view name = text;
   if (name == "portable") return InstructionSet::portable;
   if (name == "avx2") return InstructionSet::avx2;
-  return InstructionSet::avx512;
+  if (name == "avx512") return InstructionSet::avx512;
+  return InstructionSet::avx512_bf16;
 }
 
 }  // namespace
@@ -37,6 +39,8 @@ InstructionSet best_instruction_set() {
 
 const char* to_string(InstructionSet set) {
   switch (set) {
+    case InstructionSet::avx512_bf16:
+      return "avx512_bf16";
     case InstructionSet::avx512:
       return "avx512";
     case InstructionSet::avx2:

@@ -17,6 +17,7 @@ constexpr double kLog2E = 1.4426950408889634;
 const detail::LogprobKernels& kernels() {
 #if defined(__x86_64__)
   switch (best_instruction_set()) {
+    case InstructionSet::avx512_bf16:
     case InstructionSet::avx512:
       return detail::logprob_avx512;
     case InstructionSet::avx2:
@@ -71,19 +72,19 @@ struct Scale {
       : c(static_cast<float>(kLog2E / temperature)), unit(1.0 / (static_cast<double>(c) * temperature)) {}
 };
 
-std::int64_t first_invalid(const std::int64_t* targets, std::int64_t rows, std::int64_t columns,
-                           std::int64_t ignore_index) {
+}  // namespace
+
+std::int64_t detail::first_invalid_target(const std::int64_t* targets, std::int64_t rows, std::int64_t vocab,
+                                          std::int64_t ignore_index) {
   for (std::int64_t i = 0; i < rows; ++i) {
-    if ((targets[i] < 0 || targets[i] >= columns) && targets[i] != ignore_index) return i;
+    if ((targets[i] < 0 || targets[i] >= vocab) && targets[i] != ignore_index) return i;
   }
   return -1;
 }
 
-}  // namespace
-
 std::int64_t token_logprobs(const Logits& logits, const std::int64_t* targets, double temperature,
                             std::int64_t ignore_index, float* logprob, float* entropy, float* lse, int threads) {
-  const std::int64_t invalid = first_invalid(targets, logits.rows, logits.columns, ignore_index);
+  const std::int64_t invalid = detail::first_invalid_target(targets, logits.rows, logits.columns, ignore_index);
   if (invalid >= 0) return invalid;
   const auto dtype = static_cast<std::size_t>(logits.dtype);
   const auto sums_of = entropy != nullptr ? kernels().sums_with_entropy[dtype] : kernels().sums[dtype];

@@ -10,6 +10,8 @@
 //                           threads, device, stream) -> None
 //   online_softmax_update(tile, dtype, rows, columns, row_stride, first_column, targets, temperature,
 //                         state_max, state_sum, state_weighted, target_logit, threads, device, stream) -> None
+//   linear_token_logprobs(hidden, dtype, rows, hidden_size, hidden_stride, weight, vocab, weight_stride, targets,
+//                         temperature, ignore_index, logprob, entropy, threads, device, stream) -> int
 //   span_reduce(logprobs, dtype, tokens, offsets, spans, how, out, threads, device, stream) -> int
 //
 // docs/likelihood.md has the table with every type and the rules for rows that are no distribution.
@@ -54,6 +56,23 @@ void online_softmax_update(const Logits& tile, std::int64_t first_column, const 
                            double temperature, float* state_max, double* state_sum, double* state_weighted,
                            float* target_logit, int threads);
 
+struct LinearInput {
+  const void* hidden;  // [rows, hidden_size]; the last axis is dense, as is that of the weight
+  const void* weight;  // [vocab, hidden_size]
+  DType dtype;         // of both
+  std::int64_t rows;
+  std::int64_t hidden_size;
+  std::int64_t vocab;
+  std::int64_t hidden_stride;  // in elements; may be negative or 0, as may that of the weight
+  std::int64_t weight_stride;
+};
+
+// token_logprobs of the logits hidden x weight^T, which never exist: beside a copy of at most 256 rows of hidden states
+// as floats there are at most 2 KiB a row, and 400 KiB a thread. Products are summed in float32, whatever the dtype,
+// and only rows whose target is not ignore_index are multiplied. No result depends on `threads`, or on other rows.
+std::int64_t linear_token_logprobs(const LinearInput& input, const std::int64_t* targets, double temperature,
+                                   std::int64_t ignore_index, float* logprob, float* entropy, int threads);
+
 enum class SpanReduction { mean_prob, sum_log, mean_log, geo_mean, prod };
 
 // Reduces logprobs[offsets[i] .. offsets[i + 1]) to out[i]; sums in double, log-probabilities above 0 count as 0. An
@@ -62,5 +81,13 @@ enum class SpanReduction { mean_prob, sum_log, mean_log, geo_mean, prod };
 template <class T>
 std::int64_t span_reduce(const T* logprobs, std::int64_t tokens, const std::int64_t* offsets, std::int64_t spans,
                          SpanReduction how, double* out, int threads);
+
+namespace detail {
+
+// -1, or the first row whose target is neither in [0, vocab) nor ignore_index.
+std::int64_t first_invalid_target(const std::int64_t* targets, std::int64_t rows, std::int64_t vocab,
+                                  std::int64_t ignore_index);
+
+}  // namespace detail
 
 }  // namespace rewardkit

@@ -2,6 +2,7 @@
 
 #include <immintrin.h>
 
+#include "core/linear_block.hpp"
 #include "core/logprob_row.hpp"
 
 namespace rewardkit::detail {
@@ -12,6 +13,7 @@ struct Avx2 {
   static constexpr int width = 8;
   static constexpr int K = 4;
   static constexpr bool kUnderflowsToZero = false;
+  static constexpr int linear_columns = 6;  // 12 sums, 2 vectors of rows and 1 weight in 16 registers
 
   template <class T>
   static T minus_infinity();
@@ -30,7 +32,15 @@ struct Avx2 {
   static V mul(V a, V b) { return _mm256_mul_ps(a, b); }
   static V max(V a, V b) { return _mm256_max_ps(a, b); }  // the second, where one is NaN
   static V fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
+  static V multiply_add(V a, V b, V c) { return fma(a, b, c); }
+  static V load_one(const float* p) { return _mm256_loadu_ps(p); }
+  static void store_one(float* p, V v) { _mm256_storeu_ps(p, v); }
+  static void add_to(double* p, V v) {
+    _mm256_storeu_pd(p, _mm256_add_pd(_mm256_loadu_pd(p), _mm256_cvtps_pd(_mm256_castps256_ps128(v))));
+    _mm256_storeu_pd(p + 4, _mm256_add_pd(_mm256_loadu_pd(p + 4), _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1))));
+  }
   static bool any_nan(V v) { return _mm256_movemask_ps(_mm256_cmp_ps(v, v, _CMP_UNORD_Q)) != 0; }
+  static bool any_above(V a, V b) { return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ)) != 0; }
   static float largest(V v) {
     __m128 m = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
     m = _mm_max_ps(m, _mm_movehl_ps(m, m));
@@ -138,6 +148,7 @@ Float16 Avx2::minus_infinity<Float16>() {
 }  // namespace
 
 const LogprobKernels logprob_avx2 = KernelsOf<Avx2>::table;
+const LinearKernels linear_avx2 = LinearBlock<Avx2>::table;
 
 }  // namespace rewardkit::detail
 

@@ -8,6 +8,7 @@
 
 #include <immintrin.h>
 
+#include "core/linear_block.hpp"
 #include "core/logprob_row.hpp"
 
 namespace rewardkit::detail {
@@ -18,6 +19,7 @@ struct Avx512 {
   static constexpr int width = 16;
   static constexpr int K = 4;
   static constexpr bool kUnderflowsToZero = true;
+  static constexpr int linear_columns = 12;  // 24 sums, 2 vectors of rows and 1 weight in 32 registers
 
   template <class T>
   static T minus_infinity();
@@ -36,8 +38,16 @@ struct Avx512 {
   static V mul(V a, V b) { return _mm512_mul_ps(a, b); }
   static V max(V a, V b) { return _mm512_max_ps(a, b); }  // the second, where one is NaN
   static V fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
+  static V multiply_add(V a, V b, V c) { return fma(a, b, c); }
+  static V load_one(const float* p) { return _mm512_loadu_ps(p); }
+  static void store_one(float* p, V v) { _mm512_storeu_ps(p, v); }
+  static void add_to(double* p, V v) {
+    _mm512_storeu_pd(p, _mm512_add_pd(_mm512_loadu_pd(p), _mm512_cvtps_pd(_mm512_castps512_ps256(v))));
+    _mm512_storeu_pd(p + 8, _mm512_add_pd(_mm512_loadu_pd(p + 8), _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1))));
+  }
   static float largest(V v) { return _mm512_reduce_max_ps(v); }
   static bool any_nan(V v) { return _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q) != 0; }
+  static bool any_above(V a, V b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ) != 0; }
   static double sum(V v) {
     const __m512d low = _mm512_cvtps_pd(_mm512_castps512_ps256(v));
     const __m512d high = _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1));
@@ -125,6 +135,7 @@ Float16 Avx512::minus_infinity<Float16>() {
 }  // namespace
 
 const LogprobKernels logprob_avx512 = KernelsOf<Avx512>::table;
+const LinearKernels linear_avx512 = LinearBlock<Avx512>::table;
 
 }  // namespace rewardkit::detail
 

@@ -1,3 +1,4 @@
+#include "core/linear_block.hpp"
 #include "core/logprob_row.hpp"
 
 namespace rewardkit::detail {
@@ -10,6 +11,7 @@ struct Portable {
   static constexpr int width = 4;
   static constexpr int K = 4;
   static constexpr bool kUnderflowsToZero = false;
+  static constexpr int linear_columns = 6;  // 12 sums, 2 vectors of rows and 1 weight in 16 registers
 
   template <class T>
   static T minus_infinity() {
@@ -37,6 +39,16 @@ struct Portable {
     }
     return result;
   }
+  static V multiply_add(V a, V b, V c) { return c + a * b; }
+  static V load_one(const float* p) {
+    V v;
+    std::memcpy(&v, p, sizeof v);
+    return v;
+  }
+  static void store_one(float* p, V v) { std::memcpy(p, &v, sizeof v); }
+  static void add_to(double* p, V v) {
+    for (int j = 0; j < width; ++j) p[j] += static_cast<double>(v[j]);
+  }
   static float largest(V v) {
     float result = v[0];
     for (int j = 1; j < width; ++j) result = result > v[j] ? result : v[j];
@@ -45,6 +57,10 @@ struct Portable {
   static bool any_nan(V v) {
     const I nan = v != v;
     return (nan[0] | nan[1] | nan[2] | nan[3]) != 0;
+  }
+  static bool any_above(V a, V b) {
+    const I above = a > b;
+    return (above[0] | above[1] | above[2] | above[3]) != 0;
   }
   static double sum(V v) {
     double result = 0.0;
@@ -81,8 +97,10 @@ struct Portable {
   }
   template <class T>
   static void load_in_order(const T* p, V& a, V& b) {
-    for (int j = 0; j < width; ++j) a[j] = rewardkit::to_float(p[j]);
-    for (int j = 0; j < width; ++j) b[j] = rewardkit::to_float(p[width + j]);
+    float floats[2 * width];
+    for (int j = 0; j < 2 * width; ++j) floats[j] = rewardkit::to_float(p[j]);
+    a = load_one(floats);
+    b = load_one(floats + width);
   }
   template <class T>
   static void store_in_order(T* p, V a, V b) {
@@ -105,5 +123,6 @@ struct Portable {
 }  // namespace
 
 const LogprobKernels logprob_portable = KernelsOf<Portable>::table;
+const LinearKernels linear_portable = LinearBlock<Portable>::table;
 
 }  // namespace rewardkit::detail

@@ -4,6 +4,7 @@ Each twin has the name and the signature of its kernel. The parity table in ``te
 """
 
 from rewardkit.reference.logprob import (
+    linear_token_logprobs,
     online_softmax_update,
     span_reduce,
     token_logprobs,
@@ -28,6 +29,7 @@ __all__ = [
     "equivalence_classes",
     "exact_match",
     "fuzzy_match",
+    "linear_token_logprobs",
     "match_sets",
     "normal_forms",
     "online_softmax_update",

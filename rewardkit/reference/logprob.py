@@ -189,6 +189,51 @@ def online_softmax_update(
         view(target_logit, np.float32, rows)[here, 0] = x[here, column[here]]
 
 
+def linear_token_logprobs(
+    hidden: int,
+    dtype: str,
+    rows: int,
+    hidden_size: int,
+    hidden_stride: int,
+    weight: int,
+    vocab: int,
+    weight_stride: int,
+    targets: int,
+    temperature: float,
+    ignore_index: int,
+    logprob: int,
+    entropy: int,
+    threads: int,
+    device: int,
+    stream: int,
+) -> int:
+    """``token_logprobs`` of the logits ``hidden @ weight.T`` (see :func:`rewardkit.likelihood.linear_token_logprobs`).
+
+    Returns:
+        -1, or the first row whose target is neither in the vocabulary nor ``ignore_index``; then nothing is written.
+    """
+    h = as_float64(view(hidden, _STORED[dtype], rows, hidden_size, hidden_stride), dtype)
+    w = as_float64(view(weight, _STORED[dtype], vocab, hidden_size, weight_stride), dtype)
+    with np.errstate(invalid="ignore"):
+        logits = np.ascontiguousarray(h @ w.T)
+    return token_logprobs(
+        logits.ctypes.data,
+        "float64",
+        rows,
+        vocab,
+        vocab,
+        targets,
+        temperature,
+        ignore_index,
+        logprob,
+        entropy,
+        0,
+        threads,
+        device,
+        stream,
+    )
+
+
 def span_reduce(
     logprobs: int,
     dtype: str,

@@ -183,6 +183,103 @@ def online(kernel: Callable[..., Any]) -> Callable[[Case], Any]:
 
 
 @dataclass
+class Product:
+    """Hidden states and weights in buffers with gaps and odd starts."""
+
+    dtype: str
+    hidden: Array  # [N, D + gap], of which the first D columns count
+    weight: Array  # [V, D + another gap]
+    hidden_size: int
+    targets: npt.NDArray[np.int64]
+    temperature: float
+
+
+def make_product(
+    *, seed: int, dtype: str, rows: int, hidden_size: int, vocab: int, temperature: float, trouble: str
+) -> Product:
+    rng = np.random.default_rng(seed)
+    hidden = rng.normal(size=(rows, hidden_size)) * 2
+    weight = rng.normal(size=(vocab, hidden_size)) / max(1, hidden_size) ** 0.5
+    if hidden_size:
+        column, row = rng.integers(vocab), rng.integers(rows) if rows else 0
+        if trouble == "dominant" and rows:
+            weight[column] = hidden[row] * 20 / (hidden[row] @ hidden[row])
+        elif trouble == "tiny":  # far below what the smallest normal numbers can add to a logit
+            weight[:, rng.integers(hidden_size)] = 1e-39
+            hidden[:, rng.integers(hidden_size)] = -1e-40
+        elif trouble == "masked":  # -inf in a whole column of the vocabulary
+            hidden[:, 0] = np.abs(hidden[:, 0]) + 1
+            weight[rng.random(vocab) < 0.5, 0] = -np.inf
+        elif trouble == "all masked":
+            hidden[:, 0] = np.abs(hidden[:, 0]) + 1
+            weight[:, 0] = -np.inf
+        elif trouble == "opposite infinities" and rows:
+            hidden[row, 0] = np.inf
+        elif trouble == "nan in a weight":
+            weight[column, rng.integers(hidden_size)] = np.nan
+        elif trouble == "nan in a row" and rows:
+            hidden[row, rng.integers(hidden_size)] = np.nan
+    gaps = [np.full((len(part), int(rng.integers(0, 5))), np.nan) for part in (hidden, weight)]  # never to be read
+    hidden, weight = (np.concatenate(pair, axis=1) for pair in zip((hidden, weight), gaps, strict=True))
+    targets = rng.integers(0, vocab, size=rows)
+    if rows > 1:
+        targets[rng.integers(rows)] = IGNORE
+        targets[rng.integers(rows)] = vocab - 1
+    return Product(dtype, as_odd(hidden, dtype), as_odd(weight, dtype), hidden_size, targets, temperature)
+
+
+def as_odd(values: npt.NDArray[np.float64], dtype: str) -> Array:
+    """Stored as ``dtype``, one element after where an allocation starts."""
+    stored = twins.as_stored(values, dtype)
+    buffer = np.empty(stored.size + 1, dtype=stored.dtype)
+    odd = buffer[1:].reshape(stored.shape)
+    odd[...] = stored
+    return odd
+
+
+def linear(kernel: Callable[..., Any]) -> Callable[[Product], Any]:
+    def run(case: Product) -> Any:
+        rows, vocab = len(case.targets), len(case.weight)
+        where = (_at(case.hidden), case.dtype, rows, case.hidden_size, case.hidden.shape[1])
+        where += (_at(case.weight), vocab, case.weight.shape[1], _at(case.targets), case.temperature, IGNORE)
+        logprob, entropy, alone = _outputs(rows, 3)
+        status = kernel(*where, _at(logprob), _at(entropy), *LAST)
+        kernel(*where, _at(alone), 0, *LAST)
+        bad = case.targets.copy()
+        bad[rows // 2 :] = vocab  # nothing may be written then
+        untouched = _outputs(rows, 1)[0]
+        refused = kernel(*where[:8], _at(bad), *where[9:], _at(untouched), 0, *LAST)
+        return status, logprob, entropy, alone, refused, untouched
+
+    return run
+
+
+PRODUCTS = st.builds(
+    make_product,
+    seed=st.integers(0, 2**32 - 1),
+    dtype=st.sampled_from(("float32", "bfloat16", "float16")),
+    rows=st.sampled_from((0, 1, 2, 3, 4, 5, 8, 9, 16, 17, 33, 70)),
+    hidden_size=st.sampled_from((0, 1, 2, 3, 7, 16, 31, 33, 64, 65, 257)),
+    vocab=st.sampled_from((1, 2, 5, 6, 12, 13, 95, 96, 97, 193, 500)),
+    temperature=st.sampled_from((1.0, 0.6, 2.5)),
+    trouble=st.sampled_from(
+        (
+            "",
+            "",
+            "",
+            "dominant",
+            "tiny",
+            "masked",
+            "all masked",
+            "opposite infinities",
+            "nan in a weight",
+            "nan in a row",
+        )
+    ),
+).map(lambda case: ((case,), {}))
+
+
+@dataclass
 class Spans:
     logprobs: Array
     offsets: npt.NDArray[np.int64]
@@ -247,6 +344,7 @@ ROWS: list[Row] = [
         adapt=backward,
     ),
     Row("online_softmax_update", cases(), rtol=1e-6, atol=2e-6, max_examples=100, adapt=online),
+    Row("linear_token_logprobs", PRODUCTS, rtol=2e-6, atol=1e-5, max_examples=200, adapt=linear),
     Row(
         "span_reduce",
         SPAN_CALLS,
