@@ -18,6 +18,8 @@ from typer.testing import CliRunner
 from rewardkit import parsing, preflight, rewards
 from rewardkit.cli import commands  # noqa: F401
 from rewardkit.cli.app import app
+from rewardkit.data.generic import generic
+from rewardkit.data.schema import verl_row as verl_row_of
 from rewardkit.errors import DataError, HarmfulSettingWarning, InvalidArgumentError, UnknownNameError
 from rewardkit.integrations.verl import recipes
 from rewardkit.preflight import CHECKS, PreflightError, Report, Term
@@ -35,6 +37,8 @@ SAMPLER = {
     "sampler_kwargs": {"train_batch_size": 1024, "beta": 0.5},
 }
 
+INSTRUCTIONS = "\n\n".join(parsing.prompt(name) for name in ("tac", "multi", "hypotheses"))
+
 # ---- a clean job --------------------------------------------------------------------------------
 
 
@@ -42,7 +46,7 @@ def verl_row(gold: Any = "Paris", question: str = "What is the capital of France
     return {
         "data_source": "made",
         "prompt": [
-            {"role": "system", "content": parsing.prompt("tac")},
+            {"role": "system", "content": INSTRUCTIONS},
             {"role": "user", "content": question},
         ],
         "ability": "qa",
@@ -122,6 +126,10 @@ def job(**changes: Any) -> dict[str, Any]:
     return {"rows": ROWS, "reward": "rlcr", **changes}
 
 
+def asking(instructions: str) -> dict[str, Any]:
+    return verl_row(prompt=[{"role": "user", "content": f"What is it?\n\n{instructions}"}])
+
+
 # name of the check: (broken jobs, a clean one that is as near as can be)
 CASES: Mapping[str, tuple[Sequence[dict[str, Any]], dict[str, Any]]] = {
     "missing-reference": (
@@ -176,6 +184,18 @@ CASES: Mapping[str, tuple[Sequence[dict[str, Any]], dict[str, Any]]] = {
         job(
             rows=[verl_row("b", f"{question}\n\nWrite <answer>…</answer>.") for question in ("One?", "Two?", "Three?")]
         ),
+    ),
+    "format-not-asked": (
+        [
+            job(rows=[{"prompt": "q", "answer": "a"}, {"prompt": "r", "answer": "a"}]),
+            job(rows=[asking("")]),
+            job(rows=[asking(parsing.prompt("ta"))]),  # and so the model never hears of a confidence
+            job(rows=[asking(parsing.prompt("tac"))], reward="multi_rlcr"),
+            job(rows=[asking("Think between <think> and </think>.")], reward="rlpr"),
+            job(rows=[asking("")], reward="rlvr", params={"format": "final"}),
+            job(rows=[asking(parsing.prompt("ta"))], reward="compose", params={"parts": {"rlcr": {}}}),
+        ],
+        job(rows=[asking(""), asking(parsing.prompt("tac"))]),
     ),
     "room": (
         [
@@ -536,6 +556,44 @@ def test_composed_rewards_are_looked_into() -> None:
     assert {finding.check for finding in report.findings} == {"reference-scores"}
 
 
+@pytest.mark.parametrize("name", parsing.FORMATS)
+@pytest.mark.parametrize("role", ["system", "user"])
+def test_the_prompts_that_the_builders_write_ask_for_their_format(name: str, role: Any) -> None:
+    example = generic({"question": "What is it?", "answer": "it"})
+    rows = [verl_row_of(example, instructions=parsing.prompt(name), instructions_role=role)]
+    report = preflight.run(rows=rows, reward="format", params={"format": name})
+    assert "format-not-asked" in report.checked
+    assert report.findings == []
+
+
+def test_each_term_has_its_own_prompts_and_a_template_may_ask_for_a_format() -> None:
+    terms = [
+        Term(rewards.get("rlcr"), data_sources=frozenset({"a"})),
+        Term(rewards.get("rlvr", format="ta"), data_sources=frozenset({"b"})),
+    ]
+    rows = [{**asking(parsing.prompt("ta")), "data_source": source} for source in "ab"]
+    (finding,) = preflight.run(rows=rows, reward=terms).findings
+    assert (finding.check, finding.level) == ("format-not-asked", "warning")
+    assert "names <confidence>, which the reward rlcr reads" in finding.reason
+    template = "{{ messages[0]['content'] }} Write <answer> and <confidence>."
+    report = preflight.run(rows=rows, reward=terms, tokenizer=bytes_tokenizer(template=template))
+    assert report.findings == []
+
+
+def test_without_data_no_check_of_rows_counts_as_passed() -> None:
+    report = preflight.run(config=config())
+    assert report.rows == 0
+    assert "fail-reward" in report.checked
+    for name in ("missing-reference", "reference-scores", "long-reference", "tags-in-prompt", "reserved-names"):
+        assert report.skipped[name] == "no data"
+        assert name not in report.checked
+    assert set(report.skipped) | set(report.checked) == set(CHECKS)
+    assert preflight.run(rows=[], reward="rlcr").skipped["missing-reference"] == "no data"
+    tight = preflight.run(config=config(data__max_response_length=20), tokenizer=bytes_tokenizer())
+    assert [finding.check for finding in tight.errors] == ["room"]  # what needs no rows is told all the same
+    assert tight.skipped["room"] == "no data"
+
+
 # ---- the command --------------------------------------------------------------------------------
 
 
@@ -585,6 +643,78 @@ def test_command_reads_jsonl_and_finds_errors(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert "error   empty-reference" in result.stdout
     assert "e.g. 3" in result.stdout
+
+
+def test_command_ends_with_what_was_found(data: Path) -> None:
+    lines = invoke("--data", data, "--reward", "rlcr", "--params", '{"margn": 1}').stdout.splitlines()
+    assert lines[0] == f"skipped all {len(CHECKS)} other checks: the reward cannot be made"
+    assert lines[1].startswith("error   reward: rlcr(margn=…)")
+    assert lines[2].startswith("        fix: ")
+    assert lines[3:] == ["0 rows, 1 check: 1 error, 0 warnings"]
+    lines = invoke("--data", data, "--reward", "rlcr", "--skip", "room").stdout.splitlines()
+    reasons = [line.split(": ")[1] for line in lines if line.startswith("skipped ")]
+    assert len(reasons) == len(set(reasons))
+    assert lines[-1].startswith("3 rows, ")
+
+
+def test_an_unknown_tokenizer_without_a_network_is_one_line_at_once(
+    cli, data: Path, tmp_path: Path, monkeypatch
+) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # the port that discards: nobody listens
+    asked: list[str] = []
+    monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", refusing(asked))
+    line = cli.refuses("validate", "--data", data, "--reward", "rlcr", "--tokenizer", "nobody/nothing")
+    assert "nobody/nothing: expected a folder with a tokenizer, a tokenizer.json" in line
+    assert "copy the tokenizer's files" in line
+    assert asked == ["local"]  # and the libraries do not get to retry
+    (tmp_path / "empty").mkdir()
+    line = cli.refuses("validate", "--data", data, "--reward", "rlcr", "--tokenizer", tmp_path / "empty")
+    assert "empty: expected a tokenizer that transformers can load" in line
+    line = cli.refuses("validate", "--data", data, "--reward", "rlcr", "--tokenizer", tmp_path / "none.json")
+    assert "none.json: no such file" in line
+
+
+def refusing(asked: list[str]) -> Any:
+    def from_pretrained(name: str, *, local_files_only: bool = False) -> Any:
+        asked.append("local" if local_files_only else "network")
+        raise OSError("not there\nsecond line")
+
+    return from_pretrained
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"actor_rollout_ref__rollout__n": "abc"},
+        {"actor_rollout_ref__rollout__temperature": "hot"},
+        {"data__max_response_length": [1]},
+        {"data__train_files": 3},
+    ],
+)
+def test_command_takes_values_of_any_kind(cli, data: Path, tmp_path: Path, changes: dict[str, Any]) -> None:
+    settings = tmp_path / "config.yaml"
+    settings.write_text(json.dumps(config(reward__reward_kwargs={"reward": "rlpr"}, **changes)))
+    result = cli("validate", "--verl-config", settings, "--data", data)
+    assert "internal error" not in result.err
+    assert result.code in (0, 2)
+    if "data__train_files" not in changes:
+        assert result.code == 2
+        assert "error " in result.out
+
+
+def test_command_tells_of_a_broken_file_of_agent_loops(cli, data: Path, tmp_path: Path) -> None:
+    settings, loops = tmp_path / "config.yaml", tmp_path / "loops.yaml"
+    agent = {"default_agent_loop": "rewardkit_reference", "agent_loop_config_path": str(loops)}
+    settings.write_text(
+        json.dumps(config(reward__reward_kwargs={"reward": "rlpr"}, actor_rollout_ref__rollout__agent=agent))
+    )
+    for broken in (b"- name: [", b"\xe9"):
+        loops.write_bytes(broken)
+        result = cli("validate", "--verl-config", settings, "--data", data)
+        assert (result.code, result.err) == (2, "")
+        assert "error   likelihood-settings" in result.out
 
 
 def test_command_lists_its_checks() -> None:

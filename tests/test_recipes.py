@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from rewardkit import preflight
+from rewardkit import parsing, preflight
 from rewardkit.cli import commands  # noqa: F401
 from rewardkit.cli.app import app
 from rewardkit.cli.validate import load_config
@@ -106,13 +107,21 @@ def test_one_override_file_makes_it_fit_the_cpu(name: str) -> None:
     assert small["trainer"]["total_training_steps"] == 2
 
 
+def literal_format(name: str) -> str:
+    """The format that the head of a recipe has its data made in."""
+    found = re.search(r"^# data .*--format (\w+)", recipes.get(name).text, re.M)
+    assert found is not None
+    return found.group(1)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_each_passes_the_preflight(name: str) -> None:
     gold: Any = ["Flu", "Cold"] if name.startswith("multi") else "Paris"
+    style = literal_format(name)
     rows = [
         {
             "data_source": "made",
-            "prompt": [{"role": "user", "content": f"Question {number}?"}],
+            "prompt": [{"role": "user", "content": f"Question {number}?\n\n{parsing.prompt(style)}"}],
             "reward_model": {"style": "rule", "ground_truth": gold},
             "extra_info": {"prior_logprob": -3.0},
         }

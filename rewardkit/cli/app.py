@@ -110,3 +110,13 @@ def _in_one_line(error: Exception) -> str:
         f"internal error in `{command}`: {what[:300]} ({Path(last.filename).name}:{last.lineno}). This is a fault of rewardkit or "
         f"of a library, not of your call; {TRACEBACK}=1 shows where"
     )
+
+
+def quiet_transformers() -> None:
+    """One progress bar is enough, and what goes wrong is told once."""
+    try:
+        from transformers.utils import logging
+    except ImportError:  # told, with the remedy, where the model is loaded
+        return
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()

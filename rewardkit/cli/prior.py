@@ -11,7 +11,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from rewardkit.cli.app import app, err, out
+from rewardkit.cli.app import app, err, out, quiet_transformers
 from rewardkit.data.files import check_output
 from rewardkit.errors import InvalidArgumentError
 
@@ -145,13 +145,3 @@ def _edit(text: str) -> tuple[str, str]:
     if not arrow or not old:
         raise InvalidArgumentError("--edit", expected="OLD=>NEW", got=text)
     return old, new
-
-
-def quiet_transformers() -> None:
-    """One progress bar is enough, and what goes wrong is told once."""
-    try:
-        from transformers.utils import logging
-    except ImportError:  # told, with the remedy, where the model is loaded
-        return
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,9 +12,11 @@ import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from rewardkit import preflight
-from rewardkit.cli.app import app, err, out
-from rewardkit.data.files import read_text
-from rewardkit.errors import DataError, InvalidArgumentError, MissingExtraError, UnknownNameError
+from rewardkit.cli.app import app, err, out, quiet_transformers
+from rewardkit.data.files import existing_file, read_text
+from rewardkit.errors import DataError, InvalidArgumentError, MissingExtraError, RewardkitError, UnknownNameError
+
+_HUB_SECONDS = 5.0
 
 
 @app.command()
@@ -165,40 +169,85 @@ def load_tokenizer(name: str) -> Any:
 
     Raises:
         MissingExtraError: transformers is not installed.
+        FileNotFoundError: There is no such ``tokenizer.json``.
         DataError: There is no tokenizer of that name.
     """
     try:
         from transformers import AutoTokenizer, PreTrainedTokenizerFast
     except ImportError as error:
         raise MissingExtraError("--tokenizer", package="transformers", extra="hf") from error
+    quiet_transformers()
+    in_a_file, in_a_folder = name.endswith(".json"), Path(name).is_dir()
     try:
-        if name.endswith(".json"):
-            return PreTrainedTokenizerFast(tokenizer_file=name)
+        if in_a_file:
+            return PreTrainedTokenizerFast(tokenizer_file=str(existing_file(name)))
+        return AutoTokenizer.from_pretrained(name, local_files_only=True)  # a folder, or one that was used before
+    except (RewardkitError, FileNotFoundError):
+        raise
+    except Exception as error:
+        if in_a_file or in_a_folder:
+            raise _no_tokenizer(name, error) from error
+    trouble = _unreachable_hub()
+    if trouble:
+        raise DataError(
+            "a folder with a tokenizer, a tokenizer.json, or a name that is in transformers' cache",
+            f"none of them here, and the model hub cannot be reached ({trouble}): copy the tokenizer's files to this machine and "
+            "name their folder",
+            file=name,
+        )
+    try:
         return AutoTokenizer.from_pretrained(name)
     except Exception as error:
-        raise DataError(
-            "a tokenizer that transformers can load", f"{type(error).__name__}: {error}".split("\n")[0], file=name
-        ) from error
+        raise _no_tokenizer(name, error) from error
+
+
+def _no_tokenizer(name: str, error: Exception) -> DataError:
+    found = f"{type(error).__name__}: {error}".split("\n")[0]
+    return DataError("a tokenizer that transformers can load", found, file=name)
+
+
+def _unreachable_hub() -> str:
+    """Why the hub does not answer; "" where it does. Asked once, since the libraries try for half a minute before they say so."""
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        return "HF_HUB_OFFLINE is set"
+    try:
+        urllib.request.urlopen(constants.ENDPOINT, timeout=_HUB_SECONDS).close()
+    except urllib.error.HTTPError:
+        return ""  # an answer, if not a kind one
+    except (OSError, ValueError) as error:
+        return str(getattr(error, "reason", error))
+    return ""
 
 
 def _show(report: preflight.Report) -> None:
+    """What was not checked first, so that what was found stands at the end."""
+    reasons: dict[str, list[str]] = {}
+    for name, why in report.skipped.items():
+        reasons.setdefault(why, []).append(name)
+    for why, names in reasons.items():
+        which = f"all {len(names)} other checks" if len(names) == len(preflight.CHECKS) else ", ".join(names)
+        out.print(f"skipped {which}: {why}", style="dim", markup=False, highlight=False, soft_wrap=True)
     for finding in report.findings:
         where = (
-            f" [{finding.rows:,} row{'s' * (finding.rows != 1)}, e.g. {', '.join(map(str, finding.examples))}]"
-            if finding.rows
-            else ""
+            f" [{_count(finding.rows, 'row')}, e.g. {', '.join(map(str, finding.examples))}]" if finding.rows else ""
         )
         style = "bold red" if finding.level == "error" else "yellow"
         out.print(f"{finding.level:7} {finding.check}: ", style=style, end="", markup=False, highlight=False)
         out.print(f"{finding.reason}{where}", markup=False, highlight=False, soft_wrap=True)
         out.print(f"        fix: {finding.fix}", markup=False, highlight=False, soft_wrap=True)
-    for name, why in report.skipped.items():
-        out.print(f"skipped {name}: {why}", style="dim", markup=False, highlight=False, soft_wrap=True)
     out.print(
-        f"{report.rows:,} rows, {len(report.checked)} checks: {len(report.errors)} errors, {len(report.warnings)} warnings",
+        f"{_count(report.rows, 'row')}, {_count(len(report.checked), 'check')}: {_count(len(report.errors), 'error')}, "
+        f"{_count(len(report.warnings), 'warning')}",
         markup=False,
         highlight=False,
+        soft_wrap=True,
     )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def _params(text: str) -> dict[str, Any]:

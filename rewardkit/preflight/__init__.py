@@ -3,8 +3,9 @@
 A wrong reward fails silently: the run goes on, and a week later the model states 1.0 for everything. Each check here is one
 small object that knows one such fault; :func:`run` puts data set, tokenizer, reward and trainer's config before all of them.
 
->>> from rewardkit import preflight
->>> report = preflight.run(rows=[{"prompt": "2 + 2?", "answer": "4"}], reward="rlcr")
+>>> from rewardkit import parsing, preflight
+>>> prompt = [{"role": "system", "content": parsing.prompt("tac")}, {"role": "user", "content": "2 + 2?"}]
+>>> report = preflight.run(rows=[{"prompt": prompt, "answer": "4"}], reward="rlcr")
 >>> report.exit_code(strict=True)
 0
 """

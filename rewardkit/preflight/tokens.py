@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rewardkit import parsing
+from rewardkit.parsing import grammar
 from rewardkit.preflight.check import Check, RowFinding, register
 from rewardkit.preflight.findings import Finding
 from rewardkit.preflight.job import Fault, Job, Rows, brief, parts, reading
@@ -111,6 +112,59 @@ class TagsInPrompt(Check):
                 file=file,
                 examples=(number,),
             )
+
+
+@register
+class FormatNotAsked(Check):
+    """Looks for each part of a format in the prompts: a model follows no format that it was never told of."""
+
+    name = "format-not-asked"
+    about = "a format, or a part of it, that no prompt asks for"
+
+    def __init__(self) -> None:
+        self._unasked: dict[int, dict[str, tuple[str, ...]]] = {}
+        self._seen: set[int] = set()
+
+    def lacks(self, job: Job) -> str:
+        """A format with tags."""
+        for position, term in enumerate(job.terms):
+            asked = {}
+            for reward in Job((term,)).format_rewards:
+                asked |= _literals_to_ask_for(reward)
+            # What the chat template itself says, every prompt says.
+            template = f"{_custom(job) or getattr(job.tokenizer, 'chat_template', None) or ''}"
+            self._unasked[position] = {
+                part: texts for part, texts in asked.items() if not any(text in template for text in texts)
+            }
+        return "" if any(self._unasked.values()) else "no reward reads tags that a prompt has to name"
+
+    def look_at(self, job: Job, rows: Rows) -> Iterator[RowFinding]:
+        """Crosses off what some prompt names; as a rule the first one names all."""
+        column = "prompt" if job.config is None else str(job.config.get("data.prompt_key"))
+        prompts = rows.columns.get(column, ())
+        for position, term in enumerate(job.terms):
+            unasked = self._unasked[position]
+            for index in rows.of(term) if prompts else ():
+                if not unasked:
+                    break
+                for text in _texts(prompts[index]):
+                    self._seen.add(position)
+                    for part in [part for part, forms in unasked.items() if any(form in text for form in forms)]:
+                        del unasked[part]
+        yield from ()
+
+    def after(self, job: Job) -> Iterator[Finding]:
+        """What was named nowhere."""
+        for position, term in enumerate(job.terms):
+            parts_left = self._unasked[position]
+            if parts_left and position in self._seen:
+                named = ", ".join(parts_left)
+                yield self.warning(
+                    f"no prompt names {named}, which the reward {term.reward.name} reads: a model that was not taught the format "
+                    "cannot follow it.",
+                    "put the format's instructions into the prompts (`rewardkit data … --format` does, and parsing.prompt gives "
+                    "them), or skip this check where the policy knows the format.",
+                )
 
 
 @register
@@ -271,12 +325,34 @@ def _instruction_lines(job: Job) -> set[str]:
     return lines
 
 
+def _literals_to_ask_for(reward: Any) -> dict[str, tuple[str, ...]]:
+    """The parts of a reward's format beside the think block: the first tag of each, and the strings that can name it."""
+    form = parsing.get_format(reward.format)
+    if form.name == "final":
+        return {"'Final answer:'": ("Final answer:", "\\boxed")}
+    found = {}
+    for literal in grammar.literals(form, reading(reward).get("tags")):
+        if literal.part.role != "think":
+            strings = tuple(dict.fromkeys(literal.at(number)[0] for number in range(1, 10)))
+            found[strings[0]] = strings
+    return found
+
+
+def _texts(prompt: Any) -> Iterator[str]:
+    """All texts of a prompt, whoever says them."""
+    yield from _said_by(prompt, None)
+
+
 def _user_texts(prompt: Any) -> Iterator[str]:
+    yield from _said_by(prompt, "user")
+
+
+def _said_by(prompt: Any, role: str | None) -> Iterator[str]:
     if isinstance(prompt, str):
         yield prompt
         return
     for message in prompt if isinstance(prompt, Sequence) else ():
-        if isinstance(message, Mapping) and message.get("role") == "user":
+        if isinstance(message, Mapping) and role in (None, message.get("role")):
             content = message.get("content")
             if isinstance(content, str):
                 yield content
