@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from rewardkit import metrics
+from rewardkit import matching, metrics
 from rewardkit.data.files import PathLike, expand
 from rewardkit.data.rollouts import Progress, Reading, Rollouts, read_rollouts
 from rewardkit.errors import InvalidArgumentError, UnknownNameError
@@ -41,6 +41,8 @@ class Settings:
         edge: "left", "right" or "rlcr"; ``None`` takes what the reading's ``compat`` wants.
         draws: Bootstrap draws for intervals; 0 for none.
         seed: Of everything random.
+        on_invalid: Rows that do not follow their format count as they were read, an answer that is missing as wrong ("zero"),
+            or are left out of everything but the format's rate ("drop").
         exclusive: Whether at most one answer of a set can be right; ``None``: where every row has one gold.
         set_construction: "single_gen" or "independent_samples", overriding what the file says.
         baseline: A group (of the first file) that the other groups are compared with.
@@ -53,12 +55,15 @@ class Settings:
     edge: str | None = None
     draws: int = 1000
     seed: int = 0
+    on_invalid: str = "zero"
     exclusive: bool | None = None
     set_construction: str | None = None
     baseline: str | None = None
 
     def __post_init__(self) -> None:
         metrics.bin_thresholds(self.bins, edge=self.edge or "left")  # type: ignore[arg-type]
+        if self.on_invalid not in ("zero", "drop"):
+            raise UnknownNameError("on_invalid", self.on_invalid, ("zero", "drop"))
         if not 0 <= self.draws <= MOST_DRAWS:
             raise InvalidArgumentError("--draws", expected=f"a whole number in [0, {MOST_DRAWS}]", got=self.draws)
         if self.set_construction not in SET_CONSTRUCTIONS:
@@ -124,13 +129,28 @@ def evaluate(
     return {
         "files": files,
         "comparisons": comparisons,
-        "settings": {"by": list(settings.by), "draws": settings.draws, "seed": settings.seed},
+        "settings": {
+            "by": list(settings.by),
+            "draws": settings.draws,
+            "seed": settings.seed,
+            "on_invalid": settings.on_invalid,
+        },
     }
 
 
 def measure(run: Rollouts, rows: Any, settings: Settings) -> dict[str, Any]:
     """All metrics of some rows of a run, JSON-safe: plain numbers by name, then null levels, intervals and counts."""
+    every = rows
+    rows = _valid(run, rows, settings)
     values: dict[str, Any] = {"n": len(rows), "prompts": len({run.prompt[i] for i in rows})}
+    if settings.on_invalid == "drop":
+        values["dropped_invalid"] = len(every) - len(rows)
+    reasons = Counter(run.reason[i] for i in every)
+    status = {reason or "ok": count for reason, count in sorted(reasons.items())}
+    if not len(rows):
+        why = dict.fromkeys(_HEADLINE, "no row follows the format")
+        values |= dict.fromkeys(_HEADLINE) | {"confidence_missing": 0, "confidence_invalid": 0}
+        return values | {"format_adherence": 0.0, "null": {}, "undefined": why, "status": status}
     nulls: dict[str, Any] = {}
     undefined: dict[str, str] = {}
 
@@ -182,7 +202,7 @@ def measure(run: Rollouts, rows: Any, settings: Settings) -> dict[str, Any]:
     values["smece"] = None if math.isnan(smooth) else float(smooth)
     put("auroc", metrics.auroc(confidence=q, correct=y_stated))
     put("aurc", metrics.risk_coverage(confidence=q, correct=y_stated).area)
-    put("format_adherence", run.wellformed[rows].mean())
+    put("format_adherence", run.wellformed[every].mean())
     if (run.chars[rows] >= 0).all():
         put("completion_length", run.chars[rows].mean())
     tokens = run.tokens[rows]
@@ -199,8 +219,7 @@ def measure(run: Rollouts, rows: Any, settings: Settings) -> dict[str, Any]:
     values["null"] = nulls
     if undefined:
         values["undefined"] = undefined
-    reasons = Counter(run.reason[i] for i in rows)
-    values["status"] = {reason or "ok": count for reason, count in sorted(reasons.items())}
+    values["status"] = status
     if settings.draws:
         options = {key: chosen[key] for key in ("bins", "scheme", "edge")}
         found = metrics.bootstrap_headline(
@@ -211,6 +230,10 @@ def measure(run: Rollouts, rows: Any, settings: Settings) -> dict[str, Any]:
             for name, interval in found.items()
         }
     return values
+
+
+def _valid(run: Rollouts, rows: Any, settings: Settings) -> Any:
+    return rows if settings.on_invalid == "zero" else rows[run.wellformed[rows]]
 
 
 def top_answer(confidence: Any, correct: Any, mask: Any) -> tuple[Any, Any]:
@@ -250,6 +273,33 @@ def _sets(run: Rollouts, rows: Any, settings: Settings, chosen: dict[str, Any], 
     put("pooled_ece", metrics.pooled_ece(confidence=q, correct=correct, mask=stated, **shared, **chosen))
     exclusive = bool((run.n_golds[rows] == 1).all()) if settings.exclusive is None else settings.exclusive
     put("set_ece", metrics.set_ece(confidence=q, correct=correct, mask=stated, exclusive=exclusive, **shared, **chosen))
+    if exclusive:  # where several answers are right, there is no bound to compare the mass with
+        _confidence_mass(run, rows, stated, put)
+
+
+def _confidence_mass(run: Rollouts, rows: Any, stated: Any, put: Any) -> None:
+    """What a prompt's different answers claim together, over all its rollouts."""
+    samples: dict[str, list[tuple[str, float]]] = {}
+    for at, row in enumerate(rows.tolist()):
+        answers = samples.setdefault(run.prompt[row], [])
+        for slot in np.flatnonzero(stated[at]).tolist():
+            answers.append((run.answers[row][slot], float(run.confidence[row, slot])))
+    repeated = len(samples) < len(rows)
+    if repeated and ("matchers" in run.used or run.used["matcher"] not in ("exact", "token_f1", "fuzzy")):
+        return  # judged pair by pair, or by another relation in each row
+    classes: Any = [range(len(answers)) for answers in samples.values()]  # of one row all are different
+    if repeated:
+        texts = [[text for text, _ in answers] for answers in samples.values()]
+        classes = matching.equivalence_classes(texts, matcher=run.used["matcher"], mode=run.used["match_mode"])
+    flat = [
+        (prompt, int(one), q)
+        for (prompt, answers), ids in zip(samples.items(), classes, strict=True)
+        for (_, q), one in zip(answers, ids, strict=False)
+    ]
+    prompt, one, q = zip(*flat, strict=True)
+    found = metrics.confidence_mass(prompt=prompt, answer_class=one, confidence=q)
+    put("confidence_mass", found)
+    put("confidence_mass_above_1", found.settings["share_above_1"])
 
 
 def _hypotheses(run: Rollouts, rows: Any, chosen: dict[str, Any], put: Any) -> None:
@@ -300,7 +350,7 @@ def _compare(
     if not settings.draws:
         return []
     sides = []
-    for side, members in ((run, rows), (base, base_rows)):
+    for side, members in ((run, _valid(run, rows, settings)), (base, _valid(base, base_rows, settings))):
         q, y = top_answer(side.confidence[members], side.correct[members], side.mask[members])
         sides.append((side, q, y, np.array([side.prompt[i] for i in members], dtype=object)))
     shared = set(sides[0][3].tolist()) & set(sides[1][3].tolist())

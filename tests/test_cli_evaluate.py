@@ -267,6 +267,40 @@ def test_the_strict_reading_takes_the_usual_number_of_answers(tmp_path: Path, cl
     assert any("K = 4, the usual number" in note for note in file["notes"])
 
 
+def test_what_a_prompts_answers_claim_together(tmp_path: Path, cli) -> None:
+    """Two samples: flu .6 and .8 (mean .7), cold .3, gout .2; the next prompt claims .5."""
+    rows = [
+        {"id": 1, "completion": answer_set(("flu", 0.6), ("cold", 0.3)), "golds": ["flu"]},
+        {"id": 1, "completion": answer_set(("the flu", 0.8), ("gout", 0.2)), "golds": ["flu"]},
+        {"id": 2, "completion": answer_set(("flu", 0.4), ("cold", 0.1)), "golds": ["flu"]},
+    ]
+    _, found = measured(cli, write(tmp_path / "x.jsonl", rows))
+    assert found["confidence_mass"] == pytest.approx((0.7 + 0.3 + 0.2 + 0.5) / 2)
+    assert found["confidence_mass_above_1"] == 0.5
+    several = [row | {"golds": [["flu"], ["cold"]]} for row in rows]
+    assert "confidence_mass" not in measured(cli, write(tmp_path / "y.jsonl", several))[1]
+
+
+def test_invalid_rows_count_as_wrong_or_are_dropped_and_told(tmp_path: Path, cli) -> None:
+    good, bad = completion("Paris", 0.8), "no tags at all"
+    rows = [{"id": i, "completion": text, "answer": "Paris"} for i, text in enumerate([good, good, good, bad])]
+    rows[2]["completion"] = completion("Rome", 0.8)
+    path = write(tmp_path / "x.jsonl", rows)
+    _, found = measured(cli, path, "--format", "tac")
+    assert (found["n"], found["accuracy"], found["format_adherence"]) == (4, 0.5, 0.75)
+    arguments = ("--format", "tac", "--on-invalid", "drop")
+    _, found = measured(cli, path, *arguments)
+    assert (found["n"], found["dropped_invalid"], found["format_adherence"]) == (3, 1, 0.75)
+    assert found["accuracy"] == pytest.approx(2 / 3)
+    assert sum(found["status"].values()) == 4
+    path = write(tmp_path / "bad.jsonl", [{"id": 1, "completion": bad, "answer": "Paris"}] * 2)
+    _, found = measured(cli, path, *arguments)
+    assert (found["n"], found["accuracy"], found["format_adherence"]) == (0, None, 0)
+    assert "no row follows the format" in found["undefined"]["accuracy"]
+    assert cli("evaluate", path, *arguments).code == 0
+    assert "on_invalid" in cli.refuses("evaluate", path, "--on-invalid", "dropp")
+
+
 def test_files_are_compared_pairwise_and_written_as_markdown(tmp_path: Path, cli) -> None:
     base = write(tmp_path / "base.jsonl", rollouts(200))
     loud = write(tmp_path / "loud.jsonl", rollouts(200, shift=0.3)[::-1])

@@ -317,3 +317,83 @@ def test_a_bootstrap_names_what_is_wrong(arguments: dict, text: str) -> None:
         metrics.bootstrap(**arguments)
     with pytest.raises(InvalidArgumentError, match="first"):
         metrics.paired_bootstrap("ece", None, {})  # type: ignore[arg-type]
+
+
+def test_outputs_that_could_not_be_read_count_as_wrong_or_are_dropped() -> None:
+    valid = [True, False, True]
+    calls = {
+        "set_accuracy": {"correct": RIGHT},
+        "coverage": {"found": RIGHT},
+        "recall": {"found": RIGHT, "n_golds": [3, 3, 3]},
+        "precision": {"correct": RIGHT},
+        "pass_at_1": {"correct": RIGHT, "select": "first"},
+    }
+    for name, arguments in calls.items():
+        metric = getattr(metrics, name)
+        zero, drop = (metric(**arguments, valid=valid, on_invalid=how) for how in ("zero", "drop"))
+        assert zero == metric(**arguments)  # nothing was right in the middle
+        assert drop == pytest.approx(zero * 3 / 2)
+        assert (zero.n, zero.invalid, drop.n, drop.invalid) == (3, 0, 2, 1)
+        assert drop.settings["on_invalid"] == "drop"
+        assert drop.settings["invalid_rate"] == pytest.approx(1 / 3)
+        with pytest.raises(InvalidArgumentError, match="valid"):
+            metric(**arguments, on_invalid="drop")
+        with pytest.raises(InvalidArgumentError, match="valid"):
+            metric(**arguments, valid=[True])
+        with pytest.raises(InvalidArgumentError, match="on_invalid"):
+            metric(**arguments, valid=valid, on_invalid="keep")
+    assert metrics.set_accuracy(correct=RIGHT, valid=[False, True, True]) == pytest.approx(1 / 3)
+    assert math.isnan(metrics.set_accuracy(correct=RIGHT, valid=[False] * 3, on_invalid="drop"))
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("edge", ["left", "right", "rlcr"])
+def test_classwise_ece_is_the_mean_of_the_classes_eces(edge: str) -> None:
+    rng = np.random.default_rng(4)
+    probs, label = softmax(rng.normal(size=(300, 5))), rng.integers(0, 5, 300)
+    found = metrics.classwise_ece(probs=probs, label=label, bins=7, edge=edge)
+    each = [metrics.ece(confidence=probs[:, c], correct=label == c, bins=7, edge=edge) for c in range(5)]
+    assert found == pytest.approx(np.mean(each), abs=1e-12)
+    assert found.settings == {"bins": 7, "scheme": "width", "edge": edge, "norm": 1, "classes": 5}
+    assert found.n == 300
+
+
+def test_classwise_ece_tells_a_calibrated_forecaster_from_a_sharpened_one() -> None:
+    rng = np.random.default_rng(5)
+    probs = softmax(rng.normal(size=(2000, 4)))
+    label = (rng.random(2000)[:, None] > probs.cumsum(axis=1)).sum(axis=1).clip(max=3)
+    honest = metrics.classwise_ece(probs=probs, label=label)
+    assert honest.null is not None
+    assert honest.null.p_value > 0.02
+    assert honest == pytest.approx(honest.null, abs=4 * honest.null.sd)
+    sharp = metrics.classwise_ece(probs=softmax(3 * np.log(probs)), label=label)
+    assert sharp.null is not None
+    assert sharp.null.p_value < 0.01
+    assert sharp > 2 * sharp.null.quantile95
+    assert metrics.classwise_ece(probs=probs.astype(np.float16), label=label) == pytest.approx(honest, abs=2e-3)
+    assert metrics.classwise_ece(probs=np.ones((3, 1)), label=[0, 0, 0]).null == 0
+    assert math.isnan(metrics.classwise_ece(probs=np.empty((0, 2)), label=[]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"probs": [[0.5, 0.5]], "label": [2]}, "label"),
+        ({"probs": [[0.5, 0.5]], "label": [-1]}, "label"),
+        ({"probs": [[0.5, 0.5]], "label": [0.5]}, "label"),
+        ({"probs": [[0.5, 0.5]], "label": ["a"]}, "label"),
+        ({"probs": [[0.5, 0.5]], "label": [0, 1]}, "label"),
+        ({"probs": [[0.5, 0.3]], "label": [0]}, "sum to 1.*0.8 in row 0"),
+        ({"probs": [[1.5, -0.5]], "label": [0]}, "probs"),
+        ({"probs": [[NAN, 0.5]], "label": [0]}, "probs"),
+        ({"probs": [0.5], "label": [0]}, "probs"),
+        ({"probs": [[0.5, 0.5]], "label": [0], "bins": 0}, "bins"),
+    ],
+)
+def test_classwise_ece_names_what_is_wrong(arguments: dict, text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=text):
+        metrics.classwise_ece(**arguments)

@@ -30,6 +30,7 @@ _MORE: tuple[tuple[str, str], ...] = (
     ("coverage", "coverage"),
     ("precision", "precision"),
     ("set_ece", "Set ECE"),
+    ("confidence_mass", "mass"),
     ("uniqueness", "unique"),
     ("event_nll", "NLL"),
     ("other_ece", "Other ECE"),
@@ -57,6 +58,14 @@ def evaluate(
         str | None,
         typer.Option("--baseline", metavar="GROUP", help="Compare the other groups with this one, paired by prompt."),
     ] = None,
+    on_invalid: Annotated[
+        str,
+        typer.Option(
+            "--on-invalid",
+            metavar="NAME",
+            help="Rows that do not follow the format: zero (a missing answer is wrong), or drop them.",
+        ),
+    ] = "zero",
     exclusive: Annotated[
         bool | None,
         typer.Option(
@@ -117,6 +126,7 @@ def evaluate(
         edge=edge,
         draws=draws,
         seed=seed,
+        on_invalid=on_invalid,
         exclusive=exclusive,
         set_construction=set_construction,
         baseline=baseline,

@@ -21,6 +21,7 @@ from rewardkit.metrics.calibration import (
     reliability,
     wilson_interval,
 )
+from rewardkit.metrics.classwise import classwise_ece
 from rewardkit.metrics.discrimination import RiskCoverage, auroc, risk_coverage
 from rewardkit.metrics.hypotheses import (
     event_ece,
@@ -68,6 +69,7 @@ __all__ = [
     "bootstrap_headline",
     "brier_loss",
     "calibration_histogram",
+    "classwise_ece",
     "confidence_mass",
     "correct_at",
     "coverage",

@@ -13,7 +13,8 @@ class Metric(float):
     Attributes:
         name: What it is.
         n: How many items went into it.
-        invalid: How many items were left out, since their confidence lies outside [0, 1] (never clipped, never binned).
+        invalid: How many items were left out: their confidence lies outside [0, 1] (never clipped, never binned), or the
+            output could not be read and was to be dropped.
         settings: Everything else that the value depends on (bins, edge, norm, …).
         undefined: Why the value is NaN, "" where it is defined.
     """

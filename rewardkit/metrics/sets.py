@@ -3,6 +3,9 @@
 Shapes: ``[B, K]`` arrays hold one row per set and one column per answer slot; ``mask`` says which slots hold an answer
 (all, by default). A set without any answer is wrong, and stays in every denominator.
 
+Metrics of correctness take ``valid``, which outputs followed their format: to leave the others out hides a model that breaks it
+whenever a question is hard, so they count as wrong unless ``on_invalid="drop"`` says otherwise.
+
 Pooled and set metrics of sets from one generation and of sets put together from independent samples measure different things:
 say which with ``set_construction``, and comparisons between the two are refused.
 """
@@ -23,41 +26,51 @@ from rewardkit.types import Bool, Float64
 
 SetConstruction = Literal["single_gen", "independent_samples"]
 Select = Literal["first", "max_conf", "random"]
+OnInvalid = Literal["zero", "drop"]
 SET_CONSTRUCTIONS = ("single_gen", "independent_samples", None)
 
 
-def set_accuracy(*, correct: Any, mask: Any = None) -> Metric:
+def set_accuracy(*, correct: Any, mask: Any = None, valid: Any = None, on_invalid: OnInvalid = "zero") -> Metric:
     """Share of sets with at least one right answer.
 
     Args:
         correct: bool ``[B, K]``.
         mask: bool ``[B, K]``.
+        valid: bool ``[B]``, which outputs could be read at all; all, by default.
+        on_invalid: Others count "zero" and stay in the denominator, or are left out ("drop"). Their share is
+            ``settings["invalid_rate"]``.
 
     Raises:
         InvalidArgumentError: A bad shape.
     """
     right, _ = _correct(correct, mask)
-    return _mean("set_accuracy", right.any(axis=1))
+    return _over_valid("set_accuracy", right.any(axis=1), valid, on_invalid)
 
 
-def coverage(*, found: Any) -> Metric:
+def coverage(*, found: Any, valid: Any = None, on_invalid: OnInvalid = "zero") -> Metric:
     """Mean number of distinct references that a set names.
 
     Args:
         found: bool ``[B, M]``, which references were named (:attr:`rewardkit.types.Outcome.found`).
+        valid: bool ``[B]``, which outputs could be read at all; all, by default.
+        on_invalid: Others count "zero" and stay in the denominator, or are left out ("drop"). Their share is
+            ``settings["invalid_rate"]``.
 
     Raises:
         InvalidArgumentError: A bad shape.
     """
-    return _mean("coverage", inputs.matrix("found", found).sum(axis=1))
+    return _over_valid("coverage", inputs.matrix("found", found).sum(axis=1), valid, on_invalid)
 
 
-def recall(*, found: Any, n_golds: Any) -> Metric:
+def recall(*, found: Any, n_golds: Any, valid: Any = None, on_invalid: OnInvalid = "zero") -> Metric:
     """Mean share of a row's references that its set names.
 
     Args:
         found: bool ``[B, M]``.
         n_golds: int ``[B]``, how many references each row has, at least 1.
+        valid: bool ``[B]``, which outputs could be read at all; all, by default.
+        on_invalid: Others count "zero" and stay in the denominator, or are left out ("drop"). Their share is
+            ``settings["invalid_rate"]``.
 
     Raises:
         InvalidArgumentError: A bad shape, a row without references, or one that names more than it has.
@@ -73,25 +86,36 @@ def recall(*, found: Any, n_golds: Any) -> Metric:
         raise InvalidArgumentError(
             "found", expected=f"at most n_golds[{row}] = {golds[row]:g} found references in row {row}", got=count[row]
         )
-    return _mean("recall", count / golds)
+    return _over_valid("recall", count / golds, valid, on_invalid)
 
 
-def precision(*, correct: Any, slots: int | None = None) -> Metric:
+def precision(*, correct: Any, slots: int | None = None, valid: Any = None, on_invalid: OnInvalid = "zero") -> Metric:
     """Mean share of a set's slots that hold a right answer.
 
     Args:
         correct: bool ``[B, K]``.
         slots: How many answers were asked for; ``None`` takes K. An answer that is missing counts as wrong.
+        valid: bool ``[B]``, which outputs could be read at all; all, by default.
+        on_invalid: Others count "zero" and stay in the denominator, or are left out ("drop"). Their share is
+            ``settings["invalid_rate"]``.
 
     Raises:
         InvalidArgumentError: A bad shape, or fewer slots than answers.
     """
     right, _ = _correct(correct, None)
     asked = _slot_count(slots, right.shape[1])
-    return _mean("precision", right.sum(axis=1) / asked, slots=asked)
+    return _over_valid("precision", right.sum(axis=1) / asked, valid, on_invalid, slots=asked)
 
 
-def pass_at_1(*, correct: Any, select: Select, confidence: Any = None, mask: Any = None) -> Metric:
+def pass_at_1(
+    *,
+    correct: Any,
+    select: Select,
+    confidence: Any = None,
+    mask: Any = None,
+    valid: Any = None,
+    on_invalid: OnInvalid = "zero",
+) -> Metric:
     """Accuracy of the one answer taken from each set.
 
     Args:
@@ -99,6 +123,9 @@ def pass_at_1(*, correct: Any, select: Select, confidence: Any = None, mask: Any
         select: "first", "max_conf" (ties: the earlier one) or "random" (its expectation over the set's answers).
         confidence: float ``[B, K]``, needed for "max_conf"; finite where there is an answer.
         mask: bool ``[B, K]``.
+        valid: bool ``[B]``, which outputs could be read at all; all, by default.
+        on_invalid: Others count "zero" and stay in the denominator, or are left out ("drop"). Their share is
+            ``settings["invalid_rate"]``.
 
     Raises:
         InvalidArgumentError: A bad shape, or ``confidence`` is missing or not finite.
@@ -106,11 +133,12 @@ def pass_at_1(*, correct: Any, select: Select, confidence: Any = None, mask: Any
     inputs.choice("select", select, ("first", "max_conf", "random"))
     right, present = _correct(correct, mask)
     if select == "random":
-        return _mean("pass_at_1", right.sum(axis=1) / np.maximum(1, present.sum(axis=1)), select=select)
+        mean = right.sum(axis=1) / np.maximum(1, present.sum(axis=1))
+        return _over_valid("pass_at_1", mean, valid, on_invalid, select=select)
     rank = _rank(confidence if select == "max_conf" else np.zeros(right.shape), present)
     chosen = rank.argmax(axis=1) if right.shape[1] else np.zeros(len(right), int)
     picked = right[np.arange(len(right)), chosen] if right.shape[1] else np.zeros(len(right), bool)
-    return _mean("pass_at_1", picked, select=select)
+    return _over_valid("pass_at_1", picked, valid, on_invalid, select=select)
 
 
 def correct_at(*, correct: Any, confidence: Any = None, mask: Any = None) -> tuple[Float64, Float64]:
@@ -452,6 +480,24 @@ def _mean(name: str, values: Any, **settings: Any) -> Metric:
     values = np.asarray(values, np.float64)
     value = float(values.mean()) if len(values) else math.nan
     return Metric(value, name=name, n=len(values), settings=settings, undefined="" if len(values) else "no sets")
+
+
+def _over_valid(name: str, values: Any, valid: Any, on_invalid: str, **settings: Any) -> Metric:
+    """The mean over sets, of which those that could not be read count 0 or are left out."""
+    inputs.choice("on_invalid", on_invalid, ("zero", "drop"))
+    if valid is None:
+        if on_invalid == "drop":
+            raise InvalidArgumentError("valid", expected="which outputs could be read, to drop the others", got=None)
+        return _mean(name, values, **settings)
+    good = inputs.labels("valid", valid).astype(bool)
+    if len(good) != len(values):
+        raise InvalidArgumentError("valid", expected=f"{len(values)} booleans, one per set", got=f"{len(good)}")
+    rate = float((~good).mean()) if len(good) else math.nan
+    settings |= {"on_invalid": on_invalid, "invalid_rate": rate}
+    kept = np.where(good, values, 0.0) if on_invalid == "zero" else np.asarray(values)[good]
+    result = _mean(name, kept, **settings)
+    result.invalid = len(values) - result.n
+    return result
 
 
 def _construction(value: str | None) -> dict[str, Any]:
