@@ -92,7 +92,7 @@ def choose(method: str, confidence: Sequence[float], classes: Sequence[int]) -> 
         UnknownNameError: No method has that name.
         InvalidArgumentError: The samples are not what the method takes.
     """
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         raise UnknownNameError("selection method", method, METHODS)
     return METHODS[method](confidence, classes)
 

@@ -78,6 +78,18 @@ def test_holds_every_rollout_with_its_parts(tmp_path: Path) -> None:
     assert texts[0]["reason"]
 
 
+def test_every_answer_of_a_set_is_marked_whatever_their_number(tmp_path: Path) -> None:
+    folder = tmp_path / "steps"
+    folder.mkdir()
+    for step, number in ((1, 2), (2, 5)):
+        pairs = (f"<answer{i}>x{i}</answer{i}><confidence{i}>0.1</confidence{i}>" for i in range(1, number + 1))
+        text = f"<think>t</think>{''.join(pairs)}<analysis>a</analysis>"
+        write(folder / f"{step}.jsonl", [{"prompt": "q", "completion": text, "references": ["x5"]}])
+    build_report([folder], tmp_path / "r.html")
+    texts = unpack((tmp_path / "r.html").read_text(), "texts-0")
+    assert [text["answer"] for text in texts] == ["x1; x2", "x1; x2; x3; x4; x5"]
+
+
 def test_summary_is_that_of_evaluate(tmp_path: Path) -> None:
     from rewardkit.evaluation import evaluate
 

@@ -216,6 +216,9 @@ def join_rollouts(runs: Sequence[Rollouts]) -> Rollouts:
             joined[item.name] = _stack(parts)
         else:
             joined[item.name] = np.concatenate(parts)
+    widest = [run.used["max_answers"] for run in runs if "max_answers" in run.used]
+    if widest:  # found in each file of its own
+        joined["used"] = {**first.used, "max_answers": max(widest)}
     return Rollouts(**joined)
 
 

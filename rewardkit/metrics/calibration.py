@@ -549,11 +549,11 @@ def grouped_calibration(
     """
     q = inputs.numbers("confidence", confidence)
     y = inputs.labels("correct", correct, like=q)
-    at = arrays.numeric("offsets", offsets, f"ascending from 0 to {len(q)}")
+    at = arrays.numeric("offsets", offsets, f"whole numbers, ascending from 0 to {len(q)}")
     whole = at.dtype.kind in "iu" and at.ndim == 1 and len(at) > 0
     at = np.ascontiguousarray(at, dtype=np.int64)
     if not whole or at[0] != 0 or at[-1] != len(q) or (np.diff(at) < 0).any():
-        raise InvalidArgumentError("offsets", expected=f"ascending from 0 to {len(q)}", got=at)
+        raise InvalidArgumentError("offsets", expected=f"whole numbers, ascending from 0 to {len(q)}", got=offsets)
     thresholds, _, _ = _thresholds(q, bins, "width", edge)
     result = _kernels.kernel("segmented_calibration")(q, y, at, thresholds, fraction_bits(len(q)))
     if result[3].any():

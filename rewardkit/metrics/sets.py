@@ -84,7 +84,9 @@ def recall(*, found: Any, n_golds: Any, valid: Any = None, on_invalid: OnInvalid
     if (count > golds).any():
         row = int(np.flatnonzero(count > golds)[0])
         raise InvalidArgumentError(
-            "found", expected=f"at most n_golds[{row}] = {golds[row]:g} found references in row {row}", got=count[row]
+            "found",
+            expected=f"at most n_golds[{row}] = {golds[row]:g} found references in row {row}",
+            got=int(count[row]),
         )
     return _over_valid("recall", count / golds, valid, on_invalid)
 
