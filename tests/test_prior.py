@@ -18,7 +18,7 @@ transformers = pytest.importorskip("transformers")
 
 from rewardkit import prior  # noqa: E402
 from rewardkit.data.files import RowFile  # noqa: E402
-from rewardkit.errors import DataError, InvalidArgumentError  # noqa: E402
+from rewardkit.errors import DataError, InvalidArgumentError, UnknownNameError  # noqa: E402
 from tests.test_splice import small  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -180,6 +180,122 @@ def test_a_run_goes_on_where_it_stood(model_path: Path, data: Path, tmp_path: Pa
     got, expected = (RowFile.open(path).read().columns for path in (output, whole))
     assert got["row"] == expected["row"]
     np.testing.assert_allclose(got["prior_logprob"], expected["prior_logprob"], atol=1e-5)
+
+
+# ---- the training file with its columns ----------------------------------------------------------
+
+
+def verl_rows(n: int = 30) -> list[dict]:
+    """Rows as the builders write them, with nested columns whose types no list of Python values tells."""
+    return [
+        {
+            "data_source": "made",
+            "prompt": [{"role": "user", "content": f"Where is it, number {i}? " * (1 + i % 5)}],
+            "reward_model": {"style": "rule", "ground_truth": ["Paris", "42", "New York City"][i % 3]},
+            "extra_info": {"index": i, "hint": None, "tags": []},
+        }
+        for i in range(n)
+    ]
+
+
+def verl_file(path: Path, n: int = 30) -> Path:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    prompt = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
+    model = pa.struct([("style", pa.string()), ("ground_truth", pa.string())])
+    extra = pa.struct([("index", pa.int32()), ("hint", pa.string()), ("tags", pa.list_(pa.int64()))])
+    schema = pa.schema(
+        [("data_source", pa.string()), ("prompt", prompt), ("reward_model", model), ("extra_info", extra)]
+    )
+    pq.write_table(pa.Table.from_pylist(verl_rows(n), schema=schema.with_metadata({"made": "here"})), path)
+    return path
+
+
+@pytest.mark.parametrize("batch_rows", [7, 8192])
+def test_the_training_file_comes_back_with_its_columns(model_path, tmp_path, monkeypatch, batch_rows: int) -> None:
+    import pyarrow.parquet as pq
+
+    monkeypatch.setattr(prior, "BATCH_ROWS", batch_rows)
+    data, scores, joined = verl_file(tmp_path / "train.parquet"), tmp_path / "scores.parquet", tmp_path / "with.parquet"
+    prior.run(data, str(model_path), scores, **LOOSE)
+    prior.run(data, str(model_path), joined, join=("prior_logprob", "prior_mean_prob", "baseline"), **LOOSE)
+    before, after = pq.read_table(data), pq.read_table(joined)
+    assert after.drop_columns(["prior_logprob", "prior_mean_prob", "baseline"]) == before
+    assert after.schema.metadata == before.schema.metadata
+    columns = RowFile.open(scores).read().columns
+    assert after["prior_logprob"].to_pylist() == columns["prior_logprob"]
+    assert after["prior_mean_prob"].to_pylist() == after["baseline"].to_pylist() == columns["prior_mean_prob"]
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_json_lines_are_joined_too_and_rows_without_a_prior_can_be_left_out(model_path, data, tmp_path) -> None:
+    text = data.read_text().splitlines(keepends=True)
+    data.write_text("".join([*text[:3], "\n", *text[3:]]))  # a blank line counts as a row number, and is no row
+    settings = prior.Settings(max_length=60)
+    kept, left = tmp_path / "kept.jsonl", tmp_path / "left.parquet"
+    report = prior.run(data, str(model_path), kept, settings=settings, join=("prior_logprob",), **LOOSE)
+    prior.run(data, str(model_path), left, settings=settings, join=("prior_logprob",), drop_unscored=True, **LOOSE)
+    rows = list(RowFile.open(kept).read().records())
+    assert [row["prompt"] for row in rows] == [row["prompt"] for row in ROWS]
+    missing = [row["prior_logprob"] is None for row in rows]
+    assert sum(missing) == report.statuses["too_long"] > 0
+    scored = [row for row, none in zip(rows, missing, strict=True) if not none]
+    back = list(RowFile.open(left).read().records())
+    assert [row["prompt"] for row in back] == [row["prompt"] for row in scored]
+    assert [row["prior_logprob"] for row in back] == [row["prior_logprob"] for row in scored]
+
+
+def test_a_column_that_is_there_is_not_written_over(model_path, tmp_path) -> None:
+    path = tmp_path / "data.jsonl"
+    path.write_text(json.dumps({**ROWS[0], "baseline": 0.5}) + "\n")
+    with pytest.raises(InvalidArgumentError, match="without a column 'baseline'"):
+        prior.run(path, str(model_path), tmp_path / "out.jsonl", join=("baseline",), **LOOSE)
+    with pytest.raises(UnknownNameError, match="baseline"):
+        prior.run(path, str(model_path), tmp_path / "out.jsonl", join=("base",), **LOOSE)
+    with pytest.raises(InvalidArgumentError, match="another file than the input"):
+        prior.run(path, str(model_path), path, **LOOSE)
+    assert [one.name for one in tmp_path.iterdir()] == ["data.jsonl"]
+
+
+def test_from_a_data_set_to_a_file_that_the_job_takes(cli, model_path, tmp_path) -> None:
+    """The way of docs/likelihood.md, command by command."""
+    questions = tmp_path / "qa.jsonl"
+    questions.write_text("".join(json.dumps({"question": f"Where, {i}?", "answer": "Paris"}) + "\n" for i in range(4)))
+    for flag, reward, params in (("--join", "hypotheses_backoff", {}), ("--baseline", "rlpr", {"debias": True})):
+        rows, joined = tmp_path / f"{reward}.parquet", tmp_path / f"{reward}-train.parquet"
+        assert cli("data", "generic", questions, "--instructions", "none", "-o", rows).code == 0  # a small model
+        check = ("validate", "--skip", "format-not-asked", "--reward", reward, "--params", json.dumps(params), "--data")
+        assert cli(*check, rows).code == 2
+        done = cli("prior", rows, "--model", model_path, flag, "-o", joined, "--force", "--json")
+        assert done.code == 0, done.err
+        assert cli(*check, joined, "--strict").code == 0
+    settings = prior.Settings(answer_prefix="<answer> ", dtype="float32")
+    prior.run(tmp_path / "rlpr.parquet", str(model_path), tmp_path / "scores.jsonl", settings=settings, **LOOSE)
+    expected = RowFile.open(tmp_path / "scores.jsonl").read().columns["prior_mean_prob"]
+    assert RowFile.open(tmp_path / "rlpr-train.parquet").read().columns["baseline"] == expected
+
+
+def test_show_needs_no_output(cli, model_path, data) -> None:
+    shown = cli("prior", data, "--model", model_path, "--show")
+    assert shown.code == 0
+    assert shown.out == "Where is it, number 0? Final answer: Paris\n"
+    assert cli("prior", data, "--model", model_path, "--show", "--baseline").out.endswith("? <answer> Paris\n")
+
+
+def test_a_run_that_scored_nothing_leaves_nothing(model_path, data, tmp_path, monkeypatch) -> None:
+    def failing(self, batch):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(prior.PriorModel, "score", failing)
+    with pytest.raises(KeyboardInterrupt):
+        prior.run(data, str(model_path), tmp_path / "out.jsonl", **LOOSE)
+    assert [one.name for one in tmp_path.iterdir()] == ["data.jsonl"]
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "config.json").write_text("{}")
+    with pytest.raises(DataError, match="that transformers can load"):
+        prior.run(data, str(tmp_path / "broken"), tmp_path / "out.jsonl", **LOOSE)
+    assert not (tmp_path / "out.jsonl.partial").exists()
 
 
 def test_another_run_does_not_take_over_a_journal(model_path: Path, data: Path, tmp_path: Path) -> None:
