@@ -4,16 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(shell find csrc cmake -type f) CMakeLists.txt pyproject.toml constraints.txt
 
-DATA ?= ../shared/data
+DATA ?=
 
-.PHONY: help reproduce demo demo-likelihood test test-slow lint format build bench experiments stubs clean
+.PHONY: help reproduce data-named demo demo-likelihood test test-slow lint format build bench experiments stubs clean
 
 help:
 	@echo "make demo        a real GRPO job of verl on the CPU with RLVR and with RLCR (ARGS=--quick for a short one)"
 	@echo "make demo-likelihood  the same with RLPR and with DARL, whose rewards need no verifier"
 	@echo "make test        all quick tests          make test-slow   the tests that take minutes"
 	@echo "make lint        ruff, pyright, clang-format               make format      rewrite the files as lint wants them"
-	@echo "make reproduce   published numbers beside ours, from the data in DATA (default ../shared/data)"
+	@echo "make reproduce   published numbers beside ours, from a folder of data (DATA=FOLDER, see docs/offline.md)"
 	@echo "make bench       all benchmarks, as ratios against peers"
 	@echo "make experiments toy experiments: what each reward teaches (ARGS='t1 t3' for some of them)"
 	@echo "make native-test the native tests         make sanitizers  the same under ASan, UBSan and TSan"
@@ -67,8 +67,11 @@ bench: build
 experiments: build
 	$(BIN)/python -m experiments $(ARGS)
 
-reproduce: build
-	$(BIN)/python -m rewardkit reproduce --data $(DATA)
+reproduce: data-named build
+	$(BIN)/python -m rewardkit reproduce --data "$(DATA)"
+
+data-named:
+	@test -n "$(DATA)" || { echo "make reproduce DATA=FOLDER: the folder of data; docs/offline.md says what it holds" >&2; exit 2; }
 
 .PHONY: native-test sanitizers gpu-build gpu-check gpu-bench
 

@@ -35,5 +35,22 @@ def test_math_labels(shared: Path, cli) -> None:
     assert "turn to right" in parsed["note"]
 
 
+def test_what_is_not_in_the_folder_is_not_run(shared: Path, tmp_path: Path, cli) -> None:
+    (tmp_path / "ddxplus").symlink_to(shared / "data" / "ddxplus")
+    report = json.loads(cli("reproduce", "--data", tmp_path, "--json").out)
+    assert report["verdicts"] == {"equal": 2, "not run": 6}
+    absent = next(row for row in report["rows"] if row["section"] == "NQ-open")
+    assert absent["note"] == "not in the folder: qa_preds/nq_open_predictions.parquet"
+    shown = cli("reproduce", "--data", tmp_path)
+    assert shown.code == 0
+    assert "2 equal" in shown.out
+
+
+def test_a_folder_must_be_named(cli) -> None:
+    assert "--data" in cli("reproduce").err
+    makefile = (Path(__file__).resolve().parent.parent / "Makefile").read_text()
+    assert "shared" not in makefile
+
+
 def test_a_missing_folder_is_one_line(tmp_path: Path, cli) -> None:
     assert "--data DIR" in cli.refuses("reproduce", "--data", tmp_path / "absent")

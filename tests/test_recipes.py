@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -112,6 +113,27 @@ def literal_format(name: str) -> str:
     found = re.search(r"^# data .*--format (\w+)", recipes.get(name).text, re.M)
     assert found is not None
     return found.group(1)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_commands_in_a_head_exist_and_make_the_files_that_the_run_reads(name: str, cli) -> None:
+    head = recipes.get(name).text.split("hydra:")[0]
+    lines = [line.lstrip("# ").removeprefix("data ").removeprefix("check ").strip() for line in head.splitlines()]
+    calls = [shlex.split(line) for line in lines if line.startswith("rewardkit ")]
+    assert len(calls) >= 3
+    for _, *words in calls:
+        leaf = words[:2] if words[0] == "data" else words[:1]
+        known = cli(*leaf, "--help").out
+        for option in (word for word in words if word.startswith("-")):
+            assert re.search(rf"(^|[ ,]){option}[ ,]", known, re.M), f"{name}: {' '.join(leaf)} has no {option}"
+    made = {words[words.index("-o") + 1] for words in calls if "-o" in words}
+    assert {"train.parquet", "test.parquet"} <= made
+    for words in calls:
+        read = {word for word in words if word.endswith(".parquet")} - {
+            words[words.index("-o") + 1] if "-o" in words else ""
+        }
+        assert read <= made
+    assert "data.train_files=train.parquet data.val_files=test.parquet" in head
 
 
 @pytest.mark.parametrize("name", NAMES)

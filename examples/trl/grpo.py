@@ -45,7 +45,7 @@ def main() -> None:
             num_generations=4 if args.cpu else 32,
             per_device_train_batch_size=4 if args.cpu else 8,
             gradient_accumulation_steps=1 if args.cpu else 32,
-            max_completion_length=16 if args.cpu else 1536,
+            max_completion_length=96 if args.cpu else 1536,  # thoughts, an answer and a confidence have to fit
             use_cpu=args.cpu,
             bf16=not args.cpu,
             logging_steps=1,

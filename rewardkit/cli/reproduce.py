@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -22,21 +23,9 @@ from rewardkit.data.rollouts import Reading
 from rewardkit.errors import DataError, MissingExtraError
 from rewardkit.evaluation import Settings, evaluate
 
-FILES = (
-    "rlcr/published_metrics.json",
-    "rlcr/math-500.parquet",
-    "rlcr/commonsenseqa.parquet",
-    "qa_preds/nq_open_predictions.parquet",
-    "mbpp/mbpp.parquet",
-    "mbpp/sanitized-mbpp.parquet",
-    "hotpotqa/distractor.parquet",
-    "ddxplus/release_conditions.json",
-    "ddxplus/release_evidences.json",
-    "MANIFEST.json",
-)
-"""What the folder of data holds; ``docs/offline.md`` says where each is published."""
-
 _TOLERANCE = 1e-12
+_RLCR = ("rlcr/published_metrics.json", "rlcr/math-500.parquet", "rlcr/commonsenseqa.parquet")
+_DDXPLUS = ("ddxplus/release_conditions.json", "ddxplus/release_evidences.json")
 _RLCR_METRICS = {
     "accuracy": "accuracy",
     "pass@1": "accuracy",
@@ -58,7 +47,7 @@ class Row:
     Attributes:
         section: Which publication.
         what: Which number.
-        published: As published, or as the data set says.
+        published: As published, or as the data set says; ``None`` where a whole section was not run.
         recomputed: From the data; ``None`` where it was not computed.
         verdict: "equal", "differs" or "not run".
         note: What explains a difference, or how it was computed.
@@ -66,7 +55,7 @@ class Row:
 
     section: str
     what: str
-    published: float
+    published: float | None
     recomputed: float | None
     verdict: str
     note: str = ""
@@ -86,27 +75,23 @@ def reproduce(
 ) -> None:
     """Recompute published numbers from the data behind them.
 
-    Prints every published number that the data allows to recompute, with a verdict per row. Exit code 1 if a number differs and no note explains why.
+    Prints every published number that the data allows to recompute, with a verdict per row; what is not in the folder is
+    named. Exit code 1 if a number differs and no note explains why.
     """
     if not data.is_dir():
         raise DataError("a folder of data (--data DIR)", "none", file=str(data))
-    absent = [name for name in FILES if not (data / name).is_file()]
-    if absent:
-        raise DataError(f"a folder with {', '.join(FILES)}", f"none of the name {absent[0]}", file=str(data))
+    if not any((data / name).is_file() for section in SECTIONS for name in section.files):
+        needed = ", ".join(dict.fromkeys(name for section in SECTIONS for name in section.files))
+        raise DataError(f"a folder with {needed} (some of them; docs/offline.md)", "none of them", file=str(data))
     rows: list[Row] = []
-    sections: tuple[tuple[str, Callable[[Path], Iterator[Row]]], ...] = (
-        ("RLCR (arXiv:2507.16806): tables", _rlcr),
-        ("RLCR: the same from the text", _rlcr_text),
-        ("RLCR: math labels", _rlcr_labels),
-        ("NQ-open predictions: official EM and F1", _qa),
-        ("data sets: sizes", _counts),
-    )
-    for name, section in sections:
-        if quick and section is _rlcr_labels:
-            rows.append(Row("RLCR math labels", "labels equal", 2500.0, None, "not run", "left out by --quick"))
+    for section in SECTIONS:
+        absent = [name for name in section.files if not (data / name).is_file()]
+        if absent or (quick and section.slow):
+            note = f"not in the folder: {', '.join(absent)}" if absent else "left out by --quick"
+            rows.append(Row(section.name, section.about, None, None, "not run", note))
             continue
-        with err.status(name) if err.is_terminal else _quiet():
-            rows += section(data)
+        with err.status(section.about) if err.is_terminal else contextlib.nullcontext():
+            rows += section.run(data)
     counts = Counter(row.verdict for row in rows)
     unexplained = sum(row.verdict == "differs" and not row.note for row in rows)
     if as_json:
@@ -121,12 +106,6 @@ def reproduce(
         raise typer.Exit(1)
 
 
-class _quiet:
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-
 def _row(
     section: str, what: str, published: float, recomputed: float, note: str = "", *, tolerance: float = 0.0
 ) -> Row:
@@ -137,7 +116,7 @@ def _row(
 def _rlcr(data: Path) -> Iterator[Row]:
     published = _published(data)
     held = 0
-    for path in sorted((data / "rlcr").glob("*.parquet")):
+    for path in _rlcr_files(data):
         expected = published[_RLCR_FAMILY][path.stem]
         result = evaluate([path], Settings(by=("method",), draws=0))
         groups = result["files"][0]["groups"]
@@ -157,7 +136,7 @@ def _rlcr_text(data: Path) -> Iterator[Row]:
     """Confidence and format from the completions instead of the stored columns."""
     published = _published(data)[_RLCR_FAMILY]
     reading = Reading(columns={"confidence": "none", "wellformed": "none"})
-    for path in sorted((data / "rlcr").glob("*.parquet")):
+    for path in _rlcr_files(data):
         groups = evaluate([path], Settings(reading=reading, by=("method",), draws=0))["files"][0]["groups"]
         for method in _RLCR_TEXT_METHODS:
             for name in ("brier_score", "ece", "auroc", "confidence level", "confidence format adherence"):
@@ -208,30 +187,69 @@ def _qa(data: Path) -> Iterator[Row]:
             yield _row(section, f"{model} {name}", value, recomputed, note, tolerance=_TOLERANCE)
 
 
-def _counts(data: Path) -> Iterator[Row]:
-    section = "sizes"
+def _mbpp(data: Path) -> Iterator[Row]:
+    section = "MBPP sizes"
     mbpp = RowFile.open(data / "mbpp" / "mbpp.parquet").read(["task_id", "split"])
-    yield _row(section, "MBPP tasks (Austin et al. 2021)", 974, len(mbpp))
+    yield _row(section, "tasks (Austin et al. 2021)", 974, len(mbpp))
     splits = Counter(mbpp.column("split"))
     for split, count in (("prompt", 10), ("test", 500), ("validation", 90), ("train", 374)):
-        yield _row(section, f"MBPP {split}", count, splits[split])
+        yield _row(section, split, count, splits[split])
     sanitized = RowFile.open(data / "mbpp" / "sanitized-mbpp.parquet")
-    yield _row(section, "MBPP sanitized", 427, sanitized.n_rows or 0)
+    yield _row(section, "sanitized", 427, sanitized.n_rows or 0)
+
+
+def _hotpotqa(data: Path) -> Iterator[Row]:
+    section = "HotpotQA sizes"
     hotpot = RowFile.open(data / "hotpotqa" / "distractor.parquet").read(["context", "supporting_facts"])
-    manifest = {entry["path"]: entry for entry in json.loads((data / "MANIFEST.json").read_text())}
-    yield _row(section, "HotpotQA questions in the slice", manifest["hotpotqa/distractor.parquet"]["rows"], len(hotpot))
     ten = sum(len(context) == 10 for context in hotpot.column("context"))
     note = "the distractor setting means 10 paragraphs; a few questions have fewer"
-    yield _row(section, "HotpotQA questions with 10 paragraphs", len(hotpot), ten, note)
+    yield _row(section, "questions with 10 paragraphs", len(hotpot), ten, note)
     two = sum(len({fact["title"] for fact in facts}) == 2 for facts in hotpot.column("supporting_facts"))
-    yield _row(section, "HotpotQA questions with 2 supporting titles", len(hotpot), two)
+    yield _row(section, "questions with 2 supporting titles", len(hotpot), two)
+
+
+def _ddxplus(data: Path) -> Iterator[Row]:
     for name, count in (("conditions", 49), ("evidences", 223)):
-        held = json.loads((data / "ddxplus" / f"release_{name}.json").read_text())
-        yield _row(section, f"DDXPlus {name} (Fansi Tchango et al. 2022)", count, len(held))
+        held = json.loads((data / "ddxplus" / f"release_{name}.json").read_text("utf-8"))
+        yield _row("DDXPlus sizes", f"{name} (Fansi Tchango et al. 2022)", count, len(held))
+
+
+def _rlcr_files(data: Path) -> list[Path]:
+    return [data / name for name in _RLCR if name.endswith(".parquet")]
 
 
 def _published(data: Path) -> dict[str, Any]:
     return json.loads((data / "rlcr" / "published_metrics.json").read_text())
+
+
+@dataclass(frozen=True)
+class Section:
+    """The numbers of one publication.
+
+    Attributes:
+        name: As :attr:`Row.section`.
+        about: What is recomputed.
+        files: What it needs, relative to the folder of data; ``docs/offline.md`` says where each is published.
+        run: Yields its rows.
+        slow: Whether ``--quick`` leaves it out.
+    """
+
+    name: str
+    about: str
+    files: tuple[str, ...]
+    run: Callable[[Path], Iterator[Row]]
+    slow: bool = False
+
+
+SECTIONS = (
+    Section("RLCR", "tables (arXiv:2507.16806)", _RLCR, _rlcr),
+    Section("RLCR from text", "the same from the text", _RLCR, _rlcr_text),
+    Section("RLCR math labels", "labels of math-500", ("rlcr/math-500.parquet",), _rlcr_labels, slow=True),
+    Section("NQ-open", "official EM and F1", ("qa_preds/nq_open_predictions.parquet",), _qa),
+    Section("MBPP sizes", "numbers of tasks", ("mbpp/mbpp.parquet", "mbpp/sanitized-mbpp.parquet"), _mbpp),
+    Section("HotpotQA sizes", "paragraphs and supporting titles", ("hotpotqa/distractor.parquet",), _hotpotqa),
+    Section("DDXPlus sizes", "conditions and evidences", _DDXPLUS, _ddxplus),
+)
 
 
 def _print(rows: list[Row], counts: Counter[str]) -> None:
@@ -241,8 +259,8 @@ def _print(rows: list[Row], counts: Counter[str]) -> None:
             table.add_column(name, justify="right" if name in ("published", "here") else "left", overflow="fold")
         for row in rows:
             if row.section == section:
-                here = "-" if row.recomputed is None else f"{row.recomputed:.10g}"
-                table.add_row(Text(row.what), f"{row.published:.10g}", here, row.verdict)
+                numbers = ("-" if one is None else f"{one:.10g}" for one in (row.published, row.recomputed))
+                table.add_row(Text(row.what), *numbers, row.verdict)
         out.print(table)
     for row in rows:
         if row.note and row.verdict != "equal":
