@@ -526,6 +526,8 @@ def test_every_reason_has_a_text() -> None:
     source = Path(reference.parse.__file__).read_text()  # type: ignore[attr-defined]
     for name, text in parsing.REASONS.items():
         assert parsing.explain(name) == text
+        if name in ("duplicate_answers", "confidences_over_one"):  # the rewards find these
+            continue
         assert name == "truncated" or f'"{name}"' in source or f'{name.split("_")[0]}"' in source
     assert parsing.explain("") == ""
 
@@ -881,3 +883,40 @@ def test_a_sum_of_decimals_meets_its_tolerance_as_written() -> None:
     for other, good in (("0.42", True), ("0.43", False)):
         text = f"<think>x</think><hypotheses><h1>p</h1><w1>0.6</w1><other>{other}</other></hypotheses>"
         assert parsing.parse([text], "hypotheses").wellformed.tolist() == [good]
+
+
+WELL = parsing.parse([tac("Paris")])
+
+
+@pytest.mark.parametrize(
+    ("call", "argument"),
+    [
+        (lambda: parsing.parse(["x"], tags={"answer": 5}), r"tags\['answer'\]"),
+        (lambda: parsing.parse(["x"], tags={"answer": None}), r"tags\['answer'\]"),
+        (lambda: parsing.parse(["x"], tags="answer"), "tags"),
+        (lambda: parsing.spans(["x"], tags=["answer"]), "tags"),
+        (lambda: parsing.tags("tac", tags=["answer"]), "tags"),
+        (lambda: parsing.prompt("tac", tags=["answer"]), "tags"),
+        (lambda: parsing.prompt("tac", think="no"), "think"),
+        (lambda: parsing.parse(["x"], special_tokens=None), "special_tokens"),
+        (lambda: parsing.parse(["x"], special_tokens=5), "special_tokens"),
+        (lambda: parsing.render("x"), "forecast"),
+        (lambda: parsing.render(None), "forecast"),
+        (lambda: parsing.render(WELL, think=5), "think"),
+        (lambda: parsing.render(WELL, separator=5), "separator"),
+        (lambda: parsing.render(WELL, separator="; "), "separator"),
+    ],
+)
+def test_a_bad_call_names_its_argument(call: Any, argument: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=rf"^{argument}: expected .*, got "):
+        call()
+
+
+def test_reasons_that_rewards_find_are_explained_too() -> None:
+    from rewardkit import rewards
+
+    pair = "<think>t</think><answer1>{}</answer1><confidence1>0.9</confidence1><answer2>{}</answer2><confidence2>0.8</confidence2>"
+    reward = rewards.get("multi_rlcr", format="multi_noanalysis", max_answers=2)
+    reasons = reward([pair.format("a", "a"), pair.format("a", "b")], ["a", "a"]).reason
+    assert reasons == ["duplicate_answers", "confidences_over_one"]
+    assert set(reasons) <= parsing.REASONS.keys()

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from rewardkit import rewards, scoring
 from rewardkit.errors import HarmfulSettingWarning, InvalidArgumentError, UnknownNameError
+from rewardkit.rewards.compose import Part
 
 unit = st.floats(0.0, 1.0)
 
@@ -263,3 +264,46 @@ def test_other_rules_have_their_own_column() -> None:
     got = reward([tac("Paris", 0.8)], ["Paris"])
     assert got.components["log"] == pytest.approx(scoring.log_reward(confidence=[0.8], correct=[1]))
     assert got.values == pytest.approx(5.0 + np.log(0.8))
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "argument"),
+    [
+        ("rlvr", {"parse_options": None}, "parse_options"),
+        ("rlvr", {"parse_options": ["tags"]}, "parse_options"),
+        ("rlvr", {"parse_options": {"tags": ["a"]}}, "tags"),
+        ("rlvr", {"parse_options": {"tags": {"answer": 5}}}, r"tags\['answer'\]"),
+        ("rlvr", {"parse_options": {"special_tokens": None}}, "special_tokens"),
+        ("rlvr", {"allow_inversion": "false"}, "allow_inversion"),
+        ("rlcr", {"shift": "false"}, "shift"),
+        ("hypotheses_brier", {"halve": 1}, "halve"),
+        ("hypotheses_backoff", {"lift": "no"}, "lift"),
+        ("hypotheses_backoff", {"clip_valid": None}, "clip_valid"),
+        ("hypotheses_backoff", {"percentile": 5.0, "training_logprob": "abc"}, "training_logprob"),
+        ("hypotheses_backoff", {"percentile": 5.0, "training_logprob": 5}, "training_logprob"),
+        ("hypotheses_backoff", {"percentile": 5.0, "training_logprob": []}, "training_logprob"),
+        ("hypotheses_backoff", {"percentile": "5", "training_logprob": [-1.0]}, "percentile"),
+        ("multi_rlcr", {"force": "x"}, "force"),
+        ("rlpr", {"gate": "false"}, "gate"),
+        ("rlpr", {"debias": "false"}, "debias"),
+        ("rlpr", {"clip": 0}, "clip"),
+        ("repetition", {"window": 2.5}, "window"),
+        ("repetition", {"window": True}, "window"),
+        ("repetition", {"limit": 2.5}, "limit"),
+        ("repetition", {"limit": 1}, "limit"),
+        ("compose", {"parts": {"rlvr": {5: 1}}}, r"parts\['rlvr'\]"),
+        ("compose", {"parts": {"rlvr": Part("rlvr", weight="x")}}, r"parts\['rlvr'\]\.weight"),
+    ],
+)
+def test_a_bad_parameter_is_named_when_the_reward_is_made(name: str, params: dict, argument: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=rf"^{argument}: expected .*, got "):
+        rewards.get(name, **params)
+
+
+@pytest.mark.parametrize("bad", [["x"], {}, None, 5])
+def test_what_is_no_name_is_unknown(bad: object) -> None:
+    for call in (rewards.get, rewards.reward_class):
+        with pytest.raises(UnknownNameError, match="unknown reward"):
+            call(bad)  # type: ignore[arg-type]
+    with pytest.raises(UnknownNameError, match="unknown matcher"):
+        rewards.get("rlvr", matcher=bad)

@@ -205,6 +205,47 @@ def test_BR_060_none_is_never_returned_unless_asked_for(rlcr: RewardFunction) ->
     assert skipping(prompts=["q"], completions=[GOOD], answer=[None]) == [None]
 
 
+def test_columns_are_logged_beside_skipped_rows() -> None:
+    logged: dict[str, list] = {}
+    skipping = reward_function("rlcr", missing="skip", name="r")
+    arguments: dict[str, Any] = {"log_extra": logged.__setitem__, "log_metric": lambda *_: None}
+    skipping(prompts=["q"] * 3, completions=[GOOD, GOOD, BROKEN], answer=["Paris", None, "Rome"], **arguments)
+    assert logged["r/status"] == ["ok", None, "unparsed"]
+    assert logged["r/reason"] == ["", None, "think_missing"]
+    assert logged["r/confidence"] == [0.8, None, 0.0]
+    # TRL makes one table of all columns: they have to be as long as the others in every batch.
+    names = set(logged)
+    logged.clear()
+    skipping(prompts=["q"] * 2, completions=[GOOD] * 2, answer=[None, None], **arguments)
+    assert set(logged) == names == {f"r/{key}" for key in ("status", "reason", *skipping.reward.component_names)}
+    assert all(column == [None, None] for column in logged.values())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"reward": 5}, "reward: expected the name of a reward, or a reward, got 5"),
+        ({"reward": None}, "reward: expected the name"),
+        ({"reward": type(rewards.get("rlcr"))}, r"reward: expected a reward: RLCR\(…\), not the class"),
+        ({"num_generations": "2"}, "num_generations: expected an integer"),
+        ({"num_generations": 2.5}, "num_generations: expected an integer"),
+        ({"num_generations": True}, "num_generations: expected an integer"),
+        ({"num_generations": 0}, "num_generations: expected an integer of at least 1"),
+        ({"columns": 5}, "columns: expected"),
+        ({"columns": {"prior_logprob": 5}}, "columns: expected"),
+        ({"name": 5}, "name: expected"),
+    ],
+)
+def test_a_bad_call_is_refused_when_the_function_is_made(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=words):
+        reward_function(**{"reward": "rlcr", **arguments})
+
+
+def test_a_function_takes_a_reward_and_not_its_name() -> None:
+    with pytest.raises(InvalidArgumentError, match="reward: expected"):
+        RewardFunction("rlcr")  # type: ignore[arg-type]
+
+
 def test_BR_086_finite_over_a_thousand_random_batches(rlcr: RewardFunction) -> None:
     """And every metric that is logged is defined and has the same name in every batch."""
     pieces = [

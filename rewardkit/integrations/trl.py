@@ -17,6 +17,7 @@ import numpy as np
 from rewardkit import rewards
 from rewardkit.errors import DataError, InvalidArgumentError, UnknownNameError
 from rewardkit.rewards import Reward
+from rewardkit.shaping import check_count
 from rewardkit.types import OK, GoldKind, References, RewardBatch
 
 # What GRPOTrainer passes beside the columns of the data set, and the names that a reward's own arguments take.
@@ -42,14 +43,20 @@ class RewardFunction:
         missing: Literal["raise", "skip"] = "raise",
         name: str | None = None,
     ) -> None:
+        _check_reward(reward)
         if not isinstance(answer_column, str) or not answer_column:
             raise InvalidArgumentError("answer_column", expected="the name of a column", got=answer_column)
         if gold_kind not in (None, "aliases", "set"):
             raise InvalidArgumentError("gold_kind", expected="'aliases', 'set' or None", got=gold_kind)
         if missing not in ("raise", "skip"):
             raise UnknownNameError("missing", missing, ("raise", "skip"))
-        if num_generations is not None and num_generations < 1:
-            raise InvalidArgumentError("num_generations", expected="at least 1", got=num_generations)
+        if num_generations is not None:
+            check_count("num_generations", num_generations)
+        texts = [*columns, *columns.values()] if isinstance(columns, Mapping) else [columns]
+        if columns is not None and not all(isinstance(text, str) and text for text in texts):
+            raise InvalidArgumentError("columns", expected="{required column: column of the data set}", got=columns)
+        if name is not None and (not isinstance(name, str) or not name):
+            raise InvalidArgumentError("name", expected="a name for TRL's logs", got=name)
         self.reward = reward
         self.answer_column = answer_column
         self.gold_kind: GoldKind | None = gold_kind
@@ -77,7 +84,7 @@ class RewardFunction:
             prompts: ``[B]`` prompts; rewards of a group need them to tell the groups apart.
             completions: ``[B]`` strings or chats, whose last message counts.
             completion_ids: ``[B]`` token ids, not used.
-            log_extra: TRL's ``log_extra(column, values)``, where it offers one.
+            log_extra: TRL's ``log_extra(column, values)``, where it offers one; a skipped row has None in each column.
             log_metric: TRL's ``log_metric(name, value)``, where it offers one.
             **columns: The columns of the data set, one value per completion, and whatever else the trainer passes.
 
@@ -102,6 +109,8 @@ class RewardFunction:
                 row = next(row for row, gold in enumerate(golds) if gold is None)
                 raise DataError("an answer", "None", column=self.answer_column, row=row)
             if not kept:
+                if log_extra is not None:
+                    self._log_columns(None, kept, rows, log_extra)
                 return cast(list[float], [None] * rows)
             if self.reward.needs_group:
                 raise DataError(
@@ -114,8 +123,8 @@ class RewardFunction:
                 values[row] = value
         if log_metric is not None:
             self._log_metrics(batch, log_metric)
-        if log_extra is not None and len(kept) == rows:
-            self._log_columns(batch, log_extra)
+        if log_extra is not None:
+            self._log_columns(batch, kept, rows, log_extra)
         return values
 
     def _score(
@@ -193,11 +202,15 @@ class RewardFunction:
         for key, values in batch.components.items():
             log_metric(f"{self.__name__}/{key}", float(np.mean(values)))
 
-    def _log_columns(self, batch: RewardBatch, log_extra: Any) -> None:
-        log_extra(f"{self.__name__}/status", list(batch.status))
-        log_extra(f"{self.__name__}/reason", list(batch.reason))
-        for key, values in batch.components.items():
-            log_extra(f"{self.__name__}/{key}", np.asarray(values, dtype=np.float64).tolist())
+    def _log_columns(self, batch: RewardBatch | None, kept: Sequence[int], rows: int, log_extra: Any) -> None:
+        """One value per completion, None where the row was skipped: TRL makes a table of all columns, which must be of one length."""
+        for key in ("status", "reason", *self.reward.component_names):
+            column: list[Any] = [None] * rows
+            if batch is not None:
+                values = getattr(batch, key) if key in ("status", "reason") else batch.components[key].tolist()
+                for row, value in zip(kept, values, strict=True):
+                    column[row] = value
+            log_extra(f"{self.__name__}/{key}", column)
 
 
 def reward_function(
@@ -241,7 +254,7 @@ def reward_function(
             raise InvalidArgumentError(
                 "params", expected="none beside a reward that is made already", got=sorted(params)
             )
-        made, shown = reward, {}
+        made, shown = _check_reward(reward), {}
     if gold_kind is not None:
         shown["gold_kind"] = gold_kind
     named = "_".join([made.name, *(f"{key}={_short(value)}" for key, value in sorted(shown.items()))])
@@ -256,6 +269,14 @@ def reward_function(
         missing=missing,
         name=name or named,
     )
+
+
+def _check_reward(reward: Any) -> Reward:
+    if not isinstance(reward, Reward):
+        made = isinstance(reward, type) and issubclass(reward, Reward)
+        expected = f"a reward: {reward.__name__}(…), not the class" if made else "the name of a reward, or a reward"
+        raise InvalidArgumentError("reward", expected=expected, got=reward)
+    return reward
 
 
 def _short(value: Any) -> str:

@@ -217,7 +217,7 @@ def relation(matcher: str | Judge | Relation = "exact", *, mode: Mode = "numeric
         raise UnknownNameError("mode", mode, MODES)
     if callable(matcher):
         return _made(CallableRelation, "callable", options, function=matcher)
-    if matcher not in MATCHERS:
+    if not isinstance(matcher, str) or matcher not in MATCHERS:
         raise UnknownNameError("matcher", matcher, MATCHERS)
     return _made(MATCHERS[matcher], matcher, options, mode=mode)
 

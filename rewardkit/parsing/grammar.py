@@ -132,8 +132,10 @@ def literals(form: Format, tags: TagNames | None = None) -> tuple[Literals, ...]
     """The literal tags of a format's parts, with the caller's own names or strings put in.
 
     Raises:
-        InvalidArgumentError: A name of ``tags`` is no part of the format, or two tags cannot be told apart.
+        InvalidArgumentError: ``tags`` is no mapping, a name of it is no part of the format, or two tags cannot be told apart.
     """
+    if tags is not None and not isinstance(tags, Mapping):
+        raise InvalidArgumentError("tags", expected="a mapping of part names to tags", got=tags)
     try:
         return _literals(form, tuple(sorted((tags or {}).items())))
     except TypeError:  # a list where a pair of strings belongs cannot be hashed
@@ -157,7 +159,13 @@ def _literals(form: Format, tags: tuple[tuple[str, str | tuple[str, str]], ...])
 
 def _literal(part: Part, tag: str | tuple[str, str]) -> Literals:
     number = "{i}" if part.numbered else ""
-    pair = (f"<{tag}{number}>", f"</{tag}{number}>") if isinstance(tag, str) else tuple(tag)
+    pair = (
+        (f"<{tag}{number}>", f"</{tag}{number}>")
+        if isinstance(tag, str)
+        else tuple(tag)
+        if isinstance(tag, (tuple, list))
+        else ()
+    )
     if len(pair) != 2 or not all(isinstance(text, str) and _fits(text, part.numbered) for text in pair):
         wanted = "a name, or a pair of literal strings" + (", each with {i} for the number" if part.numbered else "")
         raise InvalidArgumentError(f"tags[{part.name!r}]", expected=wanted, got=tag)

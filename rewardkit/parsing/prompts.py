@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from rewardkit.errors import InvalidArgumentError
 from rewardkit.parsing import grammar, read
 from rewardkit.parsing.grammar import TagNames, get_format
 from rewardkit.parsing.render import render
@@ -75,6 +76,8 @@ def prompt(
         InvalidArgumentError: ``max_answers`` or ``tags`` does not fit the format.
     """
     form = get_format(format)
+    if not isinstance(think, bool):
+        raise InvalidArgumentError("think", expected="True or False", got=think)
     count = read._answers(form, max_answers)
     lines = list(_TEXTS[form.name])
     if think:

@@ -57,8 +57,11 @@ REASONS: Mapping[str, str] = {
     "number_out_of_range": "a confidence or weight lies outside [0, 1]",
     "weights_bad_sum": "the weights of hypotheses and Other do not sum to one",
     "weights_all_zero": "all weights are zero",
+    # The reading finds those above; these two depend on which answers are equal and on the golds, so the rewards find them.
+    "duplicate_answers": "two answers are equal under the matcher",
+    "confidences_over_one": "confidences of answers that exclude each other sum to more than one",
 }
-"""Why a completion is ill-formed: the stable identifier in ``Forecast.reason``, and what it means."""
+"""Why a completion is ill-formed: the stable identifier in ``Forecast.reason``, and in a reward's, and what it means."""
 
 
 class Piece(NamedTuple):
@@ -78,7 +81,7 @@ class Piece(NamedTuple):
 
 def explain(reason: str) -> str:
     """A sentence for a reason of ``Forecast.reason``; "" for a well-formed completion."""
-    return REASONS.get(reason, reason)
+    return REASONS.get(reason, reason) if isinstance(reason, str) else str(reason)
 
 
 def tags(format: str, max_answers: int | None = None, *, tags: TagNames | None = None) -> tuple[str, ...]:
@@ -295,8 +298,9 @@ def _call(
         raise InvalidArgumentError("min_answers", expected=f"an integer from 1 to max_answers={count}", got=fewest)
     if not isinstance(sum_tol, (int, float)) or not 0.0 <= sum_tol < 1.0:
         raise InvalidArgumentError("sum_tol", expected="a number in [0, 1)", got=sum_tol)
-    tokens = special_tokens if isinstance(special_tokens, str) else tuple(special_tokens)
-    if isinstance(tokens, str) or not all(isinstance(token, str) and token for token in tokens):
+    listed = isinstance(special_tokens, Iterable) and not isinstance(special_tokens, str)
+    tokens = tuple(special_tokens) if listed else ("",)
+    if not all(isinstance(token, str) and token for token in tokens):
         raise InvalidArgumentError("special_tokens", expected="a list of strings, none empty", got=special_tokens)
     ends = [end for literal in grammar.literals(form, tags) for end in (literal.open, literal.close)]
     if threads is not None and (not _is_integer(threads) or threads < 1):

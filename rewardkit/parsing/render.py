@@ -34,6 +34,12 @@ def render(
         InvalidArgumentError: A row would not read back: it is ill-formed, or its text cannot stand in the format.
     """
     form = get_format(format)
+    if not isinstance(forecast, Forecast):
+        raise InvalidArgumentError("forecast", expected="a Forecast", got=forecast)
+    if think is not None and not isinstance(think, str):
+        raise InvalidArgumentError("think", expected="a text, or None for no block", got=think)
+    if not isinstance(separator, str) or separator.strip():
+        raise InvalidArgumentError("separator", expected="white space", got=separator)
     literals = {literal.part: literal for literal in grammar.literals(form, tags)}
     texts = [
         _render(forecast.answers[row], forecast, row, form, literals, think, separator) for row in range(len(forecast))

@@ -7,6 +7,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
+
 from rewardkit.errors import InvalidArgumentError, UnknownNameError
 from rewardkit.types import RewardBatch
 
@@ -109,7 +111,7 @@ def reward_class(name: str) -> type[Reward]:
     Raises:
         UnknownNameError: No reward has that name.
     """
-    if name not in _REGISTRY:
+    if not isinstance(name, str) or name not in _REGISTRY:
         raise UnknownNameError("reward", name, _REGISTRY)
     return _REGISTRY[name]
 
@@ -131,6 +133,22 @@ def get(name: str, **params: Any) -> Reward:
         if needed and key not in params:
             raise InvalidArgumentError(f"{name}({key}=…)", expected="a value, since it has no default", got=params)
     return cls(**params)
+
+
+def check_flags(reward: Any) -> None:
+    """Refuses a parameter that is declared as a boolean and is none: the text "false" is true.
+
+    Raises:
+        InvalidArgumentError: Names the first one.
+    """
+    for field in dataclasses.fields(reward):
+        value = getattr(reward, field.name)
+        declared = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", "")
+        if declared not in ("bool", "bool | None") or isinstance(value, (bool, np.bool_)):
+            continue
+        if value is not None or declared == "bool":
+            expected = "True or False" if declared == "bool" else "True, False or None"
+            raise InvalidArgumentError(field.name, expected=expected, got=value)
 
 
 def available() -> tuple[str, ...]:

@@ -99,6 +99,7 @@ class Compose(Reward):
     allow_inversion: bool = False
 
     def __post_init__(self) -> None:
+        base.check_flags(self)
         if not isinstance(self.parts, Mapping) or not self.parts:
             raise InvalidArgumentError("parts", expected="a mapping of at least one part", got=self.parts)
         parts = {name: _part(name, part) for name, part in self.parts.items()}
@@ -236,7 +237,7 @@ def _part(name: Any, spec: Any) -> Part:
     if not isinstance(name, str) or not name:
         raise InvalidArgumentError("parts", expected="names that are texts", got=name)
     if isinstance(spec, Part):
-        return spec
+        spec = {"reward": spec.reward, "weight": spec.weight, "gate": spec.gate}
     if isinstance(spec, Reward):
         spec = {"reward": spec}
     elif isinstance(spec, (tuple, list)) and len(spec) == 2:
@@ -251,6 +252,8 @@ def _part(name: Any, spec: Any) -> Part:
     if not isinstance(gates, bool):  # the text "false" is true
         raise InvalidArgumentError(f"parts[{name!r}].gate", expected="true or false", got=gates)
     params = {**params, **spec}
+    if not all(isinstance(key, str) for key in params):
+        raise InvalidArgumentError(f"parts[{name!r}]", expected="parameters by name", got=params)
     check_number(f"parts[{name!r}].weight", weight)
     if isinstance(reward, str):
         reward = base.get(reward, **params)

@@ -96,7 +96,18 @@ class HypothesesBackoff(HypothesesReward):
             raise InvalidArgumentError(
                 "percentile", expected="percentile and training_logprob together, and no floor", got=self.percentile
             )
-        object.__setattr__(self, "floor", prior_floor(self.training_logprob, percentile=self.percentile))
+        check_number("percentile", self.percentile, low=0.0, high=100.0)
+        if isinstance(self.training_logprob, str) or not hasattr(self.training_logprob, "__len__"):
+            raise InvalidArgumentError(
+                "training_logprob", expected="a list of log-probabilities", got=self.training_logprob
+            )
+        try:
+            floor = prior_floor(self.training_logprob, percentile=self.percentile)
+        except InvalidArgumentError as error:  # which knows the list under another name
+            raise InvalidArgumentError(
+                "training_logprob", expected=error.expected, got=self.training_logprob
+            ) from error
+        object.__setattr__(self, "floor", floor)
         object.__setattr__(self, "training_logprob", None)
         object.__setattr__(self, "percentile", None)
 

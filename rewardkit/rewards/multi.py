@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from rewardkit.errors import InvalidArgumentError
+from rewardkit.parsing.grammar import MAX_ANSWERS
 from rewardkit.rewards.text import TextReward
-from rewardkit.shaping import check_choice, count_classes
+from rewardkit.shaping import check_choice, check_count, count_classes
 from rewardkit.types import Float64, Forecast, Outcome
 
 CreditMode = Literal["sum", "frac", "any", "recall"]
@@ -37,7 +37,7 @@ class MultiReward(TextReward):
     def check(self) -> None:
         """Warns where copies of an answer would pay."""
         super().check()
-        check_count("max_answers", self.max_answers)
+        check_count("max_answers", self.max_answers, high=MAX_ANSWERS)
         check_choice("credit_mode", self.credit_mode, ("sum", "frac", "any", "recall"))
         check_choice("credit", self.credit, ("distinct", "independent"))
         if self.credit == "independent" and self.on_duplicate == "allow" and self.max_answers > 1:
@@ -81,9 +81,3 @@ class MultiReward(TextReward):
             # Duplicates have failed or were merged, unless they are let be.
             "unique": count_classes(self.classes(forecast)) if self.on_duplicate == "allow" else given,
         }
-
-
-def check_count(name: str, value: Any, *, low: int = 1, high: int = 64) -> None:
-    """Raises InvalidArgumentError unless ``value`` is an integer in [low, high]."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not low <= value <= high:
-        raise InvalidArgumentError(name, expected=f"an integer in [{low}, {high}]", got=value)

@@ -19,7 +19,7 @@ from rewardkit.errors import InvalidArgumentError
 from rewardkit.likelihood import Reduction, is_missing, reduce_rows
 from rewardkit.likelihood.status import MODEL_FAULTS
 from rewardkit.parsing import FORMATS, parse
-from rewardkit.rewards.base import Reward
+from rewardkit.rewards.base import Reward, check_flags
 from rewardkit.rewards.repetition import repeats_itself
 from rewardkit.shaping import check_choice, check_number, derive_fail_reward
 from rewardkit.types import FAILED, OK, UNPARSED, Bool, Float64, RewardBatch
@@ -75,6 +75,7 @@ class LikelihoodReward(Reward):
     allow_inversion: bool = False
 
     def __post_init__(self) -> None:
+        check_flags(self)
         check_choice("format", str(self.format).lower(), tuple(FORMATS))
         check_number("format_weight", self.format_weight, low=0.0, high=1.0)
         check_number("repetition_penalty", self.repetition_penalty, low=0.0)

@@ -12,7 +12,7 @@ import numpy as np
 from rewardkit.errors import InvalidArgumentError
 from rewardkit.parsing import completion_texts
 from rewardkit.rewards.base import Reward, register
-from rewardkit.shaping import check_number
+from rewardkit.shaping import check_count
 from rewardkit.types import OK, Bool, RewardBatch
 
 
@@ -26,7 +26,12 @@ def repeats_itself(completions: Sequence[Any], *, window: int = 10, limit: int =
 
     Returns:
         bool ``[B]``.
+
+    Raises:
+        InvalidArgumentError: ``window`` or ``limit`` is no positive integer.
     """
+    check_count("window", window)
+    check_count("limit", limit)
     found = np.zeros(len(completions), dtype=bool)
     for row, text in enumerate(completion_texts(completions)):
         words = text.split()
@@ -60,8 +65,8 @@ class Repetition(Reward):
     limit: int = 10
 
     def __post_init__(self) -> None:
-        check_number("window", self.window, low=1)
-        check_number("limit", self.limit, low=2)
+        check_count("window", self.window)
+        check_count("limit", self.limit, low=2)
 
     @property
     def min_value(self) -> float:

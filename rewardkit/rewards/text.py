@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
-from rewardkit.errors import HarmfulSettingWarning, UnknownNameError
+from rewardkit.errors import HarmfulSettingWarning, InvalidArgumentError, UnknownNameError
 from rewardkit.matching import Mode, equivalence_classes, match
 from rewardkit.parsing import completion_texts, parse
-from rewardkit.rewards.base import Reward
+from rewardkit.rewards.base import Reward, check_flags
 from rewardkit.shaping import check_choice, derive_fail_reward, gate, has_duplicates, merge_duplicates, reject
 from rewardkit.types import FAILED, OK, UNPARSED, Float64, Forecast, GoldKind, Outcome, References, RewardBatch
 
@@ -69,6 +69,7 @@ class TextReward(Reward):
     allow_inversion: bool = False
 
     def __post_init__(self) -> None:
+        check_flags(self)
         self.check()
         fail = derive_fail_reward(
             self.min_value, margin=self.margin, fail_reward=self.fail_reward, allow_inversion=self.allow_inversion
@@ -80,6 +81,10 @@ class TextReward(Reward):
         """Refuses parameters that make no sense, and warns of those that are known to do harm."""
         if str(self.format).lower() not in self.formats:
             raise UnknownNameError(f"format of the reward {self.name!r}", self.format, self.formats)
+        if not isinstance(self.parse_options, Mapping):
+            raise InvalidArgumentError(
+                "parse_options", expected=f"a mapping of {', '.join(PARSE_OPTIONS)}", got=self.parse_options
+            )
         for option in self.parse_options:
             check_choice("parse_options", option, PARSE_OPTIONS)
         check_choice("on_duplicate", self.on_duplicate, (None, "fail", "merge", "allow"))

@@ -14,6 +14,7 @@ from typing import Any
 from rewardkit import rewards
 from rewardkit.errors import InvalidArgumentError, UnknownNameError
 from rewardkit.rewards import Reward, reserved
+from rewardkit.shaping import check_count, check_number
 from rewardkit.types import GoldKind
 
 PLACE = "reward.reward_kwargs"
@@ -109,6 +110,8 @@ class Settings:
             InvalidArgumentError: A key or a value that is not understood, with its full path in the config.
             UnknownNameError: A reward that does not exist.
         """
+        if not isinstance(raw, Mapping):
+            raise InvalidArgumentError(PLACE, expected="a mapping {reward: NAME, …}", got=raw)
         raw = dict(raw)
         single = {key: raw.pop(key) for key in ("reward", "params", "gold_kind") if key in raw}
         several = raw.pop("rewards", None)
@@ -162,18 +165,18 @@ class Settings:
                         got=term.label,
                     )
                 owners[name] = term.label
-        for key, low in (("max_batch", 1), ("group_timeout", 0)):
-            value = getattr(self, key)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or value < low:
-                raise InvalidArgumentError(f"{PLACE}.{key}", expected=f"a number of at least {low}", got=value)
+        check_count(f"{PLACE}.max_batch", self.max_batch)
+        check_number(f"{PLACE}.group_timeout", self.group_timeout, low=0.0)
         for key in ("references_are_json", "check_data"):
             if not isinstance(getattr(self, key), bool):
                 raise InvalidArgumentError(f"{PLACE}.{key}", expected="true or false", got=getattr(self, key))
-        if isinstance(self.skip_checks, str) or not all(isinstance(name, str) for name in self.skip_checks):
+        names = self.skip_checks
+        if isinstance(names, str) or not isinstance(names, Sequence) or not all(isinstance(one, str) for one in names):
             raise InvalidArgumentError(f"{PLACE}.skip_checks", expected="a list of names", got=self.skip_checks)
         if not isinstance(self.reference, str) or not self.reference:
             raise InvalidArgumentError(f"{PLACE}.reference", expected="a dotted path in a row", got=self.reference)
-        if not isinstance(self.columns, Mapping) or not all(isinstance(path, str) for path in self.columns.values()):
+        texts = [*self.columns, *self.columns.values()] if isinstance(self.columns, Mapping) else [None]
+        if not all(isinstance(text, str) for text in texts):
             raise InvalidArgumentError(f"{PLACE}.columns", expected="{column: dotted path in a row}", got=self.columns)
 
 
@@ -184,7 +187,8 @@ def _term(entry: Any, path: str, shared: Mapping[str, Any]) -> Term:
     for key in entry:
         if key not in known:
             raise InvalidArgumentError(f"{path}.{key}", expected=f"one of {', '.join(known)}", got=key)
-    name, params = entry.get("reward"), entry.get("params") or {}
+    name, params = entry.get("reward"), entry.get("params")
+    params = {} if params is None else params
     if not isinstance(name, str):
         raise InvalidArgumentError(f"{path}.reward", expected=f"one of {', '.join(rewards.available())}", got=name)
     if not isinstance(params, Mapping) or not all(isinstance(key, str) for key in params):
@@ -210,15 +214,19 @@ def _term(entry: Any, path: str, shared: Mapping[str, Any]) -> Term:
     weight = entry.get("weight", 1.0)
     if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not abs(weight) < float("inf"):
         raise InvalidArgumentError(f"{path}.weight", expected="a finite number", got=weight)
-    sources = entry.get("data_source") or ()
-    sources = [sources] if isinstance(sources, str) else list(sources)
-    if not all(isinstance(source, str) for source in sources):
+    sources = entry.get("data_source")
+    sources = [sources] if isinstance(sources, str) else [] if sources is None else sources
+    if not isinstance(sources, (list, tuple)) or not all(isinstance(source, str) for source in sources):
         raise InvalidArgumentError(f"{path}.data_source", expected="a name, or a list of names", got=sources)
     gold_kind = entry.get("gold_kind", shared.get("gold_kind"))
     if gold_kind not in (None, "aliases", "set"):
         raise InvalidArgumentError(f"{path}.gold_kind", expected="aliases or set", got=gold_kind)
+    label = entry.get("label")
+    label = name if label is None else label
+    if not isinstance(label, str) or not label:
+        raise InvalidArgumentError(f"{path}.label", expected="a name for the reward's columns", got=label)
     return Term(
-        label=str(entry.get("label", name)),
+        label=label,
         reward=reward,
         weight=float(weight),
         data_sources=frozenset(sources),
