@@ -208,6 +208,23 @@ def test_equal_answers_of_a_set_are_one_with_the_highest_confidence(tmp_path: Pa
     assert any("highest confidence" in note for note in file["notes"])
 
 
+def test_two_ways_to_write_a_gold_are_one_answer_of_a_set(tmp_path: Path, cli) -> None:
+    """Neither "NYC" nor "New York City" is wrong, in whatever order and however sure."""
+    golds = [["New York City", "NYC"], ["LA", "Los Angeles"]]
+    text = answer_set(("NYC", 0.2), ("Rome", 0.3), ("New York City", 0.9))
+    _, found = measured(cli, write(tmp_path / "x.jsonl", [{"completion": text, "golds": golds[:1]}]))
+    assert (found["accuracy"], found["pass@1_first"], found["merged_answers"]) == (1, 1, 1)
+    assert found["mean_confidence"] == pytest.approx(0.9)
+    assert found["precision"] == pytest.approx(1 / 3)
+    assert found["set_brier"] == pytest.approx((0.01 + 0.09) / 2)
+    text = answer_set(("LA", 0.5), ("NYC", 0.2), ("Los Angeles", 0.4), ("New York City", 0.3))
+    run = read_rollouts(write(tmp_path / "y.jsonl", [{"completion": text, "golds": golds}]))
+    assert run.answers == [["LA", "NYC"]]
+    assert run.correct.tolist() == [[True, True, False, False]]
+    np.testing.assert_array_equal(run.confidence, [[0.5, 0.3, np.nan, np.nan]])
+    assert (run.merged.tolist(), run.distinct.tolist(), run.found.tolist()) == ([2], [2], [[True, True]])
+
+
 def test_the_strict_reading_fails_duplicates_as_training_does(tmp_path: Path, cli) -> None:
     text = answer_set(("flu", 0.2), ("the flu", 0.3), ("x", 0.0))
     _, found = measured(cli, write(tmp_path / "x.jsonl", [{"completion": text, "golds": ["flu"]}]), "--mode", "strict")

@@ -65,7 +65,12 @@ Format = Annotated[
 ParseMode = Annotated[
     str | None, typer.Option("--mode", metavar="NAME", help="Parsing: lenient (default), strict or rlcr.")
 ]
-MaxAnswers = Annotated[int | None, typer.Option("--max-answers", "-k", metavar="K", min=1, help="Answers asked for.")]
+MaxAnswers = Annotated[
+    int | None,
+    typer.Option(
+        "--max-answers", "-k", metavar="K", min=1, help="Answers asked for; default: the most that a row gives."
+    ),
+]
 Matcher = Annotated[str, typer.Option("--matcher", metavar="NAME", help="exact, token_f1, fuzzy, math …")]
 MatcherFor = Annotated[
     list[str] | None,

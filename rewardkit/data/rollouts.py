@@ -406,6 +406,14 @@ class _Reader:
         part["merged"] = np.zeros(n, np.int64)
         if forecast is not None and self.kind != "single":
             forecast, part["merged"] = self._without_duplicates(forecast, batch)
+        outcome = None
+        if not self.roles["label"]:
+            assert forecast is not None
+            references = references_of(batch, self.roles["references"][0], self.reading.gold_kind)
+            outcome = self._judge(forecast, references, batch)
+            if self.kind == "set" and self.mode != "strict":
+                forecast, outcome, again = self._credited_once(forecast, outcome, references, batch)
+                part["merged"] = part["merged"] + again
         width = 1 if forecast is None else forecast.mask.shape[1]
         part["answers"] = [[]] * n if forecast is None else forecast.answers
         part["mask"] = np.ones((n, 1), bool) if forecast is None else forecast.mask.copy()
@@ -425,13 +433,11 @@ class _Reader:
 
         part["found"], part["n_golds"] = np.zeros((n, 1), bool), np.zeros(n, np.int64)
         part["distinct"] = part["mask"].sum(axis=1)
-        if self.roles["label"]:
+        if outcome is None:
             column = self.roles["label"][0]
             part["correct"] = column.part(batch).labels(column.text)[:, None]
             part["mask"] = np.ones((n, 1), bool)
         else:
-            assert forecast is not None
-            outcome = self._judge(forecast, batch)
             part["correct"], part["found"], part["n_golds"] = outcome.correct, outcome.found, outcome.n_golds
             part["reason"] = [
                 why or (f"failed: {error}" if error else "")
@@ -520,15 +526,17 @@ class _Reader:
         forecast = shaping.merge_duplicates(forecast, classes, probs="sum" if exclusive else "max")
         return forecast, before - forecast.mask.sum(axis=1)
 
-    def _judge(self, forecast: Forecast, batch: Batch) -> Outcome:
+    def _judge(
+        self, forecast: Forecast, references: References, batch: Batch, *, every_form: bool | None = None
+    ) -> Outcome:
         """Compares with the references, each row by the matcher of its own data source.
 
         Of hypotheses, every way to write the gold counts, since they are one answer whose weights add up; of a set, each gold
-        credits one answer.
+        credits one answer, unless ``every_form`` of it is asked for.
         """
-        references = references_of(batch, self.roles["references"][0], self.reading.gold_kind)
         mode: Any = self.reading.match_mode
-        credit: Any = "independent" if self.kind == "hypotheses" else "distinct"
+        every_form = self.kind == "hypotheses" if every_form is None else every_form
+        credit: Any = "independent" if every_form else "distinct"
         if not self.reading.matchers:
             return matching.match(forecast, references, matcher=self.reading.matcher, mode=mode, credit=credit)
         correct = np.zeros(forecast.mask.shape, bool)
@@ -543,6 +551,40 @@ class _Reader:
             for row, why in zip(rows, part.error, strict=True):
                 error[row] = why
         return Outcome(correct, found, np.array([len(golds) for golds in references.golds], np.int64), error)
+
+    def _credited_once(
+        self, forecast: Forecast, outcome: Outcome, references: References, batch: Batch
+    ) -> tuple[Forecast, Outcome, Any]:
+        """Merges the answers of a set that equal one gold, though not each other ("NYC", "New York City": two aliases of it).
+
+        Else the gold would credit the first of them, and the others would count as wrong.
+        """
+        every = self._judge(forecast, references, batch, every_form=True).correct
+        left_over = every & ~outcome.correct
+        classes = np.where(forecast.mask, np.arange(forecast.mask.shape[1]), -1)
+        correct = outcome.correct.copy()
+        names = {row: name for name, rows in self._matcher_rows(batch).items() for row in rows}
+        for row in np.flatnonzero(left_over.any(axis=1)).tolist():  # few rows, if any
+            answers = forecast.answers[row]
+            mode: Any = self.reading.match_mode
+            equal = [  # per gold, which answers it is
+                matching.match([answers], References(((gold,),)), matcher=names[row], mode=mode, credit="independent")
+                for gold in references.golds[row]
+            ]
+            same = np.stack([part.correct[0] for part in equal])
+            for slot in np.flatnonzero(left_over[row]).tolist():
+                # Of a largest matching, every gold of an answer that has none is held by another answer.
+                twins = np.flatnonzero(same[same[:, slot]].any(axis=0) & outcome.correct[row, : len(answers)])
+                if not len(twins):  # a matcher of somebody's own that answers differently when asked again
+                    continue
+                joined = np.isin(classes[row], classes[row, [slot, twins[0]]])
+                classes[row, joined] = np.flatnonzero(joined)[0]
+            firsts = [slot for slot in range(len(answers)) if classes[row, slot] == slot]
+            correct[row] = False
+            correct[row, : len(firsts)] = [outcome.correct[row, classes[row] == first].any() for first in firsts]
+        merged = shaping.merge_duplicates(forecast, classes, probs="max")
+        again = forecast.mask.sum(axis=1) - merged.mask.sum(axis=1)
+        return merged, replace(outcome, correct=correct), again
 
     def _stored_confidence(self, batch: Batch) -> Float64:
         result = np.full(len(batch), math.nan)
