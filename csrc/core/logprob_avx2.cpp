@@ -13,6 +13,7 @@ struct Avx2 {
   static constexpr int width = 8;
   static constexpr int K = 4;
   static constexpr bool kUnderflowsToZero = false;
+  static constexpr bool kOutrunsMemory = false;
   static constexpr int linear_columns = 6;  // 12 sums, 2 vectors of rows and 1 weight in 16 registers
 
   template <class T>

@@ -19,6 +19,7 @@ struct Avx512 {
   static constexpr int width = 16;
   static constexpr int K = 4;
   static constexpr bool kUnderflowsToZero = true;
+  static constexpr bool kOutrunsMemory = true;
   static constexpr int linear_columns = 12;  // 24 sums, 2 vectors of rows and 1 weight in 32 registers
 
   template <class T>

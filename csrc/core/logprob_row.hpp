@@ -5,6 +5,7 @@
 // the same reason nothing here calls an inline function of another header.
 //
 // Simd has:  V (width floats), K (loads per step);
+//   kUnderflowsToZero (exp2 of -inf is 0), kOutrunsMemory (the sums over floats are faster than memory);
 //   load(const T*, V& a, V& b)         2 * width numbers, in any order
 //   load_in_order(const T*, V& a, V& b), store_in_order(T*, V a, V b)
 //   set(float), add, sub, mul, max, fma(a, b, c) = a b + c, sum(V) -> double, largest(V) -> float, any_nan(V) -> bool
@@ -33,11 +34,35 @@ inline constexpr double kRaiseAt = 4096.0;
 // Up to here (in units of log 2) a float holds every whole number, so that the reference and t are exact.
 inline constexpr double kWholeUpTo = 4194304.0;
 
+// A core reads memory faster as several streams than as one, whose prefetching starts anew on every page. So a long row
+// is cut into parts that are read side by side: a block is then a share of each.
+inline constexpr std::int64_t kParts = 8;
+inline constexpr std::int64_t kShare = kBlock / kParts;
+
 template <class Simd, class T>
 struct Row {
   using V = typename Simd::V;
   static constexpr std::int64_t kPair = 2 * Simd::width;
   static constexpr std::int64_t kStep = kPair * Simd::K;
+
+  static_assert(kShare % kStep == 0);
+
+  // `count` numbers from each of `parts` places, `apart` numbers from one to the next.
+  struct Block {
+    const T* data;
+    std::int64_t count, parts, apart;
+  };
+
+  // Whether a long row is worth cutting: not where its arithmetic takes longer than its memory.
+  static constexpr bool kCut = Simd::kOutrunsMemory && sizeof(T) == 4;
+
+  // How long each part is, or 0. It is an odd number of shares, since at distances of whole pages all parts would
+  // compete for the same few lines of the cache.
+  static std::int64_t length_of_parts(std::int64_t columns) {
+    if (!kCut || columns < 8 * kBlock) return 0;
+    const std::int64_t shares = columns / kParts / kShare;
+    return (shares % 2 == 0 ? shares - 1 : shares) * kShare;
+  }
 
   // The last numbers of a row, filled up with -inf to a whole step.
   struct Tail {
@@ -63,13 +88,13 @@ struct Row {
     }
   }
 
-  static Largest largest(const T* data, std::int64_t count) {
+  static Largest largest(const Block& block) {
     Largest result;
     V top = Simd::set(result.value);
-    const std::int64_t whole = count - count % kStep;
-    largest_of(data, whole, top, result.nan);
-    if (whole < count) {
-      const Tail tail(data + whole, count - whole);
+    const std::int64_t whole = block.count - block.count % kStep;
+    for (std::int64_t k = 0; k < block.parts; ++k) largest_of(block.data + k * block.apart, whole, top, result.nan);
+    if (whole < block.count) {
+      const Tail tail(block.data + whole, block.count - whole);
       largest_of(tail.data, kStep, top, result.nan);
     }
     result.value = Simd::largest(top);
@@ -138,19 +163,28 @@ struct Row {
   static double whole(double x) { return (x + 6755399441055744.0) - 6755399441055744.0; }
 
   template <bool kEntropy, bool kMasked>
-  static void add_block(const T* block, std::int64_t count, V c, V minus_reference, double& sum, double& weighted) {
-    Accumulators<kEntropy> parts;
-    const std::int64_t steps = count - count % kStep;
-    for (std::int64_t j = 0; j < steps; j += kStep) {
-      Simd::prefetch(block + j, kStep * sizeof(T));
-      parts.template add<kMasked>(block + j, c, minus_reference);
+  static void add_block(const Block& block, V c, V minus_reference, double& sum, double& weighted) {
+    Accumulators<kEntropy> lanes;
+    if (kCut && block.parts == kParts) {
+      for (std::int64_t j = 0; j < kShare; j += kStep) {
+        const T* data = block.data + j;
+        for (std::int64_t k = 0; k < kParts; ++k, data += block.apart) {
+          lanes.template add<kMasked>(data, c, minus_reference);
+        }
+      }
+    } else {
+      const std::int64_t steps = block.count - block.count % kStep;
+      for (std::int64_t j = 0; j < steps; j += kStep) {
+        Simd::prefetch(block.data + j, kStep * sizeof(T));
+        lanes.template add<kMasked>(block.data + j, c, minus_reference);
+      }
+      if (steps < block.count) {
+        const Tail tail(block.data + steps, block.count - steps);
+        lanes.template add<true>(tail.data, c, minus_reference);
+      }
     }
-    if (steps < count) {
-      const Tail tail(block + steps, count - steps);
-      parts.template add<true>(tail.data, c, minus_reference);
-    }
-    sum = Simd::sum(parts.sum);
-    if constexpr (kEntropy) weighted = Simd::sum(Simd::add(parts.weighted[0], parts.weighted[1]));
+    sum = Simd::sum(lanes.sum);
+    if constexpr (kEntropy) weighted = Simd::sum(Simd::add(lanes.weighted[0], lanes.weighted[1]));
   }
 
   template <bool kEntropy>
@@ -160,21 +194,23 @@ struct Row {
     bool seen = false;
     double skipped = -kInfinity;  // the largest number of the blocks that were too far down to be looked at
     const V cs = Simd::set(c);
+    const std::int64_t part = length_of_parts(columns);
     for (std::int64_t start = 0; start < columns;) {
       const std::int64_t count = columns - start < kBlock ? columns - start : kBlock;
-      const T* block = row + start;
+      const Block block =
+          start < kParts * part ? Block{row + start / kParts, kShare, kParts, part} : Block{row + start, count, 1, 0};
       double sum = 0.0, weighted = 0.0;
       bool raise = !seen;
       if (seen) {
         const V minus_reference = Simd::set(static_cast<float>(-result.reference));
-        add_block<kEntropy, !Simd::kUnderflowsToZero>(block, count, cs, minus_reference, sum, weighted);
+        add_block<kEntropy, !Simd::kUnderflowsToZero>(block, cs, minus_reference, sum, weighted);
         if (kEntropy && Simd::kUnderflowsToZero && weighted != weighted) {
-          add_block<kEntropy, true>(block, count, cs, minus_reference, sum, weighted);
+          add_block<kEntropy, true>(block, cs, minus_reference, sum, weighted);
         }
         raise = !(sum < kRaiseAt);
       }
       if (raise) {
-        const Largest top = largest(block, count);
+        const Largest top = largest(block);
         if (!top.proper()) return {0.0, kNan, kNan};
         const double scaled = static_cast<double>(top.value) * static_cast<double>(c);
         if (scaled > kWholeUpTo) return wide<kEntropy>(row, columns, c);
@@ -207,7 +243,7 @@ struct Row {
   // Rows with numbers of millions, in double and without any hurry.
   template <bool kEntropy>
   static RowSums wide(const T* row, std::int64_t columns, float c) {
-    const Largest top = largest(row, columns);
+    const Largest top = largest({row, columns, 1, 0});
     if (!top.proper()) return {0.0, kNan, kNan};
     RowSums result{static_cast<double>(top.value) * static_cast<double>(c), 0.0, 0.0};
     for (std::int64_t j = 0; j < columns; ++j) {
