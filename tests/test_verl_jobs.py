@@ -18,6 +18,7 @@ from examples.demo import job, world
 from examples.likelihood import task as likelihood_task
 from rewardkit.integrations.verl.settings import COMMON
 
+ROOT = Path(__file__).resolve().parent.parent
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 STEPS, PROMPTS, GROUP, HELD_OUT = 2, 4, 4, 12
@@ -115,13 +116,17 @@ def test_a_broken_reference_ends_the_job_with_its_row_named(world_folder) -> Non
 
 LOOPS = """- name: rewardkit_reference
   _target_: rewardkit.integrations.verl.agent_loop.ReferenceAgentLoop
+  own_answer: true
 - name: rewardkit_reference_tool
   _target_: rewardkit.integrations.verl.agent_loop.ReferenceToolAgentLoop
+  own_answer: true
 """
+DARL = {"beta": 0.5, "gamma": 1.0}
 
 
-def test_a_reward_of_groups_the_std_filter_and_both_reference_loops(world_folder) -> None:
-    """NOVER ranks whole groups, RLPR's filter drops those that hardly vary, and half of the prompts use verl's tool loop."""
+@pytest.fixture(scope="module")
+def likelihood_world(world_folder) -> Path:
+    """A policy that answers what it thinks; half of the prompts use verl's tool loop."""
     folder = world_folder / "likelihood"
     likelihood_task.teach(folder / "policy", seed=3, steps=150)
     for split, rows in (("train", 12 * PROMPTS), ("val", HELD_OUT)):
@@ -131,14 +136,25 @@ def test_a_reward_of_groups_the_std_filter_and_both_reference_loops(world_folder
         loops = ["rewardkit_reference", "rewardkit_reference_tool"] * (rows // 2)
         pyarrow_parquet.write_table(table.append_column("agent_name", [loops]), file)
     (folder / "loops.yaml").write_text(LOOPS)
-    steps = 3
+    return folder
+
+
+def loop_overrides(folder: Path) -> tuple[str, ...]:
+    return (
+        f"actor_rollout_ref.rollout.agent.agent_loop_config_path={job.launch.hydra(str(folder / 'loops.yaml'))}",
+        "actor_rollout_ref.rollout.agent.default_agent_loop=rewardkit_reference",
+        "actor_rollout_ref.rollout.calculate_log_probs=True",
+    )
+
+
+def test_a_reward_of_groups_the_std_filter_and_both_reference_loops(likelihood_world) -> None:
+    """NOVER ranks whole groups, and RLPR's filter drops those that hardly vary."""
+    folder, steps = likelihood_world, 3
     task = make_job(
         folder,
         "groups",
         {"rewards": [{"reward": "rlpr"}, {"reward": "nover", "weight": 0.25}], "group_timeout": 60},
-        f"actor_rollout_ref.rollout.agent.agent_loop_config_path={job.launch.hydra(str(folder / 'loops.yaml'))}",
-        "actor_rollout_ref.rollout.agent.default_agent_loop=rewardkit_reference",
-        "actor_rollout_ref.rollout.calculate_log_probs=True",
+        *loop_overrides(folder),
         "trainer.v1.sampler.custom_sampler.path=pkg://rewardkit.integrations.verl.std_filter",
         "trainer.v1.sampler.custom_sampler.name=StdFilterReplayBuffer",
         f"+trainer.v1.sampler.sampler_kwargs={{train_batch_size: {PROMPTS}, metric: rlpr, beta: 1.0, ema: 0.5, warmup: 1}}",
@@ -161,3 +177,64 @@ def test_a_reward_of_groups_the_std_filter_and_both_reference_loops(world_folder
     dropped = [finished.metrics[step].get("training/filter_groups/evicted_samples", 0) for step in range(1, steps + 1)]
     assert dropped[0] == 0  # the warm-up
     assert sum(dropped) > 0
+
+
+CHECKED = """
+import json, sys
+sys.path.insert(0, {root!r})
+import ray, hydra
+import transfer_queue as tq
+from verl.trainer.main_ppo import run_ppo
+from examples.verl.trainer_side import Runner, TrainerSide
+
+
+class Checked(TrainerSide):
+    def _compute_old_log_prob(self, batch, metrics):
+        by_loop = self._rewards(batch)
+        batch = super()._compute_old_log_prob(batch, metrics)
+        with open({out!r}, "a") as file:
+            file.write(json.dumps([by_loop, self._rewards(batch)]) + "\\n")
+        return batch
+
+    def _rewards(self, batch):
+        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["rm_scores"])
+        return [row.sum().item() for row in data["rm_scores"].unbind()]
+
+
+class CheckedRunner(Runner):
+    trainer_class = Checked
+
+
+@hydra.main(config_path="pkg://verl.trainer.config", config_name="ppo_trainer", version_base=None)
+def main(config):
+    run_ppo(config, task_runner_class=ray.remote(CheckedRunner))
+
+
+main()
+"""
+
+
+def test_the_training_engine_gives_the_rewards_that_the_agent_loop_gives(likelihood_world) -> None:
+    """The trainer-side script, in a job whose agent loop has asked the rollout server for the same numbers."""
+    folder, out = likelihood_world, likelihood_world / "both.jsonl"
+    script = folder / "train.py"
+    script.write_text(CHECKED.format(root=str(ROOT), out=str(out)))
+    task = make_job(
+        folder,
+        "trainer side",
+        {"reward": "darl", "params": DARL},
+        *loop_overrides(folder),
+        f"+trainer_side={job.launch.hydra({'reward': 'darl', 'params': DARL})}",
+        "trainer.test_freq=-1",
+        "trainer.val_before_train=False",
+    )
+    task.script = script
+    finished = job.run(task)
+    assert finished.problems == []
+    steps = [json.loads(line) for line in out.read_text().splitlines()]
+    assert len(steps) == STEPS
+    for by_loop, by_trainer in steps:
+        assert len(by_loop) == PROMPTS * GROUP
+        assert max(by_loop) > min(by_loop)
+        assert by_trainer == pytest.approx(by_loop, abs=1e-4)
+    assert finished.metrics[STEPS]["trainer_side/scored"] > 0.5

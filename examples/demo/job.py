@@ -38,6 +38,7 @@ class Job:
         learning_rate: Of AdamW.
         seed: Of sampling and of the order of the data.
         extra: Further overrides, which win.
+        script: A training script to run in place of ``verl.trainer.main_ppo``.
     """
 
     folder: Path
@@ -51,6 +52,7 @@ class Job:
     learning_rate: float = 1.5e-3
     seed: int = 1
     extra: Sequence[str] = ()
+    script: Path | None = None
 
     @property
     def log(self) -> Path:
@@ -145,7 +147,8 @@ def run(
     # A Ray that runs on this machine already is somebody else's.
     environment = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
     environment |= launch.cpu_environment() | {"RAY_TMPDIR": ray_folder, MARK: mark, "PYTHONUNBUFFERED": "1"}
-    command = [sys.executable, "-m", "verl.trainer.main_ppo", *job.overrides()]
+    program = ["-m", "verl.trainer.main_ppo"] if job.script is None else [str(job.script)]
+    command = [sys.executable, *program, *job.overrides()]
     started = time.monotonic()
     with job.log.open("wb") as log, job.log.open(errors="replace") as reader:
         process = subprocess.Popen(

@@ -3,13 +3,14 @@
 Exactly the numbers of ``old_log_probs``, for Megatron and FSDP alike, at the price of about one more ``compute_log_prob`` per
 step, while the rollout servers sleep. Groups cannot be filtered by a reward that comes so late.
 
-In a ``PPOTrainerSync`` subclass (keep ``trainer_mode=sync`` and choose the class in your own task runner: under another
-trainer name verl takes its asynchronous branches), call :meth:`TrainerSideScorer.score` after ``_compute_old_log_prob`` and
-write the manager's rewards back with ``tq.kv_batch_put`` before ``_compute_advantage`` reads them.
+``examples/verl/trainer_side.py`` is a whole training script: a ``PPOTrainerSync`` that calls :meth:`TrainerSideScorer.score`
+after ``_compute_old_log_prob`` and writes the rewards before ``_compute_advantage`` reads them. (Keep ``trainer_mode=sync``: under
+another trainer name verl takes its asynchronous branches.)
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -40,12 +41,13 @@ class TrainerSideScorer:
 
         Args:
             compute_log_prob: Takes left-padded prompts and right-padded responses as verl lays them out (``prompts``,
-                ``responses``, ``input_ids``, ``attention_mask``, ``position_ids``). For verl's worker group: convert with
-                ``left_right_2_no_padding``, set temperature 1.0 and ``calculate_entropy=False``, call
-                ``actor_rollout_wg.compute_log_prob`` and convert back.
+                ``responses``, ``input_ids``, ``attention_mask``, ``position_ids``). For the worker group of verl's V1 trainer:
+                :func:`worker_group_log_prob`. For the legacy trainer's: convert with ``left_right_2_no_padding``, set
+                temperature 1.0 and ``calculate_entropy=False``, call ``actor_rollout_wg.compute_log_prob`` and convert back.
             tokenizer: The policy's tokenizer.
             pad_id: Any valid token.
-            divisor: Batches are filled up to a multiple of it (the data-parallel size).
+            divisor: Batches are filled up to a multiple of it: the data-parallel size, times ``log_prob_micro_batch_size_per_gpu``
+                where verl does not choose micro-batches itself (``log_prob_use_dynamic_bsz``).
             options: As for the agent loop; what concerns a server is not used.
         """
         if divisor < 1:
@@ -131,3 +133,47 @@ class TrainerSideScorer:
             "attention_mask": mask,
             "position_ids": (mask.cumsum(1) - 1).clamp(min=0),
         }
+
+
+def worker_group_log_prob(worker_group: Any, *, partition: str = "rewardkit_reference") -> ComputeLogProb:
+    """The forward pass of verl's V1 trainer, whose workers take their batches from TransferQueue and leave results there.
+
+    Args:
+        worker_group: The trainer's ``actor_rollout_wg``.
+        partition: Where the spliced rows lie while they are scored; nothing else may use it.
+    """
+    import transfer_queue as tq
+    from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+    from verl.workers.utils.padding import response_from_nested
+
+    def compute(batch: dict[str, Tensor]) -> Tensor:
+        width = batch["prompts"].shape[1]
+        keys, fields, tags = [], [], []
+        for ids, mask in zip(batch["input_ids"], batch["attention_mask"].bool(), strict=True):
+            prompt, response = ids[:width][mask[:width]], ids[width:][mask[width:]]
+            written = torch.ones_like(response)
+            keys.append(uuid.uuid4().hex)
+            fields.append(
+                {
+                    "prompts": prompt,
+                    "responses": response,
+                    "input_ids": torch.cat([prompt, response]),
+                    "position_ids": torch.arange(len(prompt) + len(response)),
+                    "response_mask": written,
+                    "loss_mask": written,
+                    "multi_modal_inputs": {},
+                }
+            )
+            lengths = {"prompt_len": len(prompt), "response_len": len(response)}
+            tags.append({"status": "success", "seq_len": sum(lengths.values()), **lengths})
+        meta = tq.kv_batch_put(keys=keys, fields=list_of_dict_to_tensordict(fields), tags=tags, partition_id=partition)
+        try:
+            meta.extra_info.update({"calculate_entropy": False, "compute_loss": False, "temperature": 1.0})
+            worker_group.compute_log_prob(meta)
+            data = tq.kv_batch_get(keys=keys, partition_id=partition, select_fields=["log_probs", "response_mask"])
+        finally:
+            tq.kv_clear(keys=keys, partition_id=partition)
+        nested = response_from_nested(data["log_probs"], data["response_mask"])
+        return torch.nested.to_padded_tensor(nested, 0.0, (len(keys), batch["responses"].shape[1]))
+
+    return compute
