@@ -23,6 +23,7 @@ from rewardkit.data.schema import verl_row as verl_row_of
 from rewardkit.errors import DataError, HarmfulSettingWarning, InvalidArgumentError, UnknownNameError
 from rewardkit.integrations.verl import recipes
 from rewardkit.preflight import CHECKS, PreflightError, Report, Term
+from rewardkit.preflight.job import VERL_DEFAULTS
 from rewardkit.types import RewardBatch
 
 from .test_trl import Length
@@ -533,6 +534,34 @@ def test_what_cannot_be_read_is_a_finding_and_no_exception(tmp_path: Path) -> No
         (finding,) = run(job(reward="rlpr", config=config(actor_rollout_ref__rollout__agent=loop))).errors
         assert (finding.check, finding.reason.count("\n")) == ("likelihood-settings", 0)
         assert "agent.yaml cannot be read as YAML" in finding.reason
+
+
+ODD = [None, "${x}", "abc", "", [], {}, -1, float("nan"), True, [1], {"a": 1}, b"x"]
+
+
+@pytest.mark.parametrize("reward", ["rlcr", "rlpr", "darl", "nover"])
+def test_no_value_of_a_setting_is_an_exception(reward: str) -> None:
+    rollout = "actor_rollout_ref__rollout"
+    paths = [path.replace(".", "__") for path in VERL_DEFAULTS]
+    paths += [
+        "data",
+        "actor_rollout_ref",
+        rollout,
+        f"{rollout}__max_model_len",
+        f"{rollout}__agent__agent_loop_config_path",
+    ]
+    paths += ["data__gen_batch_size", "trainer__v1__sampler__sampler_kwargs__train_batch_size", "reward", "trainer"]
+    for path in paths:
+        for value in ODD:
+            changed = config(trainer__v1={"sampler": {**SAMPLER, "sampler_kwargs": {}}}, **{path: value})
+            preflight.run(rows=ROWS[:1], reward=reward, config=changed, skip=["reference-scores"])
+
+
+def test_no_value_in_a_row_is_an_exception() -> None:
+    odd = [*ODD[:-1], [None], [{"role": "user"}], [{"role": "user", "content": 5}], {"ground_truth": [5, ["a"]]}]
+    for column in ("prompt", "reward_model", "extra_info", "data_source", "gold_kind", "prior_logprob"):
+        for value in odd:
+            preflight.run(rows=[verl_row(**{column: value})], reward="hypotheses_backoff")
 
 
 @pytest.mark.parametrize(

@@ -356,8 +356,8 @@ def _said_by(prompt: Any, role: str | None) -> Iterator[str]:
             content = message.get("content")
             if isinstance(content, str):
                 yield content
-            else:
-                yield from (str(part.get("text") or "") for part in content or () if isinstance(part, Mapping))
+            elif isinstance(content, Sequence):
+                yield from (str(part.get("text") or "") for part in content if isinstance(part, Mapping))
 
 
 def _room(job: Job) -> int | None:
