@@ -119,6 +119,22 @@ def test_a_column_of_nulls_alone_is_scored_as_beside_others(tmp_path: Path, cli)
     assert "priors.jsonl, row 1, column 'prior_logprob'" in cli.refuses("score", priors, "-r", "hypotheses_backoff")
 
 
+def test_columns_that_a_reward_reads_where_they_are_there(tmp_path: Path, cli) -> None:
+    row = {
+        "completion": "x",
+        "answer": "y",
+        "reference_logprobs": [-0.5],
+        "reference_status": "ok",
+        "own_logprobs": None,
+    }
+    source = write(tmp_path / "in.jsonl", [row | {"own_status": "answer_not_closed"}])
+    facts = json.loads(cli("score", source, "-r", "darl", "--json").out)
+    assert facts["used"]["own_status"] == "own_status"
+    assert facts["reasons"] == {"answer_not_closed": 1}
+    without = json.loads(cli("score", write(tmp_path / "without.jsonl", [row]), "-r", "darl", "--json").out)
+    assert without["reasons"] == {"no_own_logprobs": 1}
+
+
 @pytest.mark.parametrize("name", ["in.jsonl", "in.parquet"])
 def test_a_column_of_booleans_reaches_the_reward(tmp_path: Path, cli, name: str) -> None:
     text = "<think>t</think><answer>Paris</answer>"

@@ -150,6 +150,10 @@ class _Scorer:
         self.extra: dict[str, Column] = {}
         for name in reward.requires:
             self.extra[name] = find_column(columns.get(name, name), str(rows.path), rows.columns)
+        for name in reward.optional:
+            there = Column.of(name, rows.columns)
+            if there is not None:
+                self.extra[name] = there
         for name, column in columns.items():
             self.extra[name] = find_column(column, str(rows.path), rows.columns)
         self.group = usual_column("prompt", rows, group) if reward.needs_group or group is not None else None
