@@ -54,7 +54,7 @@ class _Results(Console):
     """A console as wide as its terminal, and as wide as needed where there is none."""
 
     @property
-    def size(self) -> ConsoleDimensions:
+    def size(self) -> ConsoleDimensions:  # pyright: ignore[reportIncompatibleMethodOverride]  (a setter nobody needs)
         """Columns and lines."""
         size = super().size
         return size if self.is_terminal else ConsoleDimensions(PLAIN_WIDTH, size.height)

@@ -19,7 +19,7 @@ from rewardkit.data import generic as any_file
 from rewardkit.data import hotpotqa as hotpot
 from rewardkit.data import mbpp as code
 from rewardkit.data.build import BuildReport, build
-from rewardkit.data.files import check_output, read_text
+from rewardkit.data.files import check_output, missing_column, read_text
 from rewardkit.data.records import read_records
 from rewardkit.data.schema import Example, Layout
 from rewardkit.errors import DataError, InvalidArgumentError, UnknownNameError
@@ -93,7 +93,7 @@ def hotpotqa(
 
     Of the 10 paragraphs 8 are kept, without 0, 1 or 2 of those that the answer needs.
     """
-    choices = _numbers(choice)
+    choices = _numbers(choice, "--choice")
     flag = "flag" if on_malformed == "flag" else "raise"
     _run(
         source,
@@ -204,7 +204,7 @@ def mbpp(
 
     No code runs without --verify.
     """
-    shown = None if show_tests == "all" else _numbers(show_tests)[0]
+    shown = None if show_tests == "all" else _numbers(show_tests, "--show-tests")[0]
     make: Callable[[dict[str, Any]], Example] = functools.partial(code.mbpp, show_tests=shown)
     if verify:
         make = functools.partial(_verified, show_tests=shown, allow_unisolated=allow_unisolated)
@@ -269,9 +269,7 @@ def generic(
         raise DataError("at least one record", "none", file=str(source))
     for column in (question, answer, *([id_column] if id_column else [])):
         if column not in first:
-            raise DataError(
-                f"a column among {', '.join(sorted(first))}", f"no {column!r}", file=str(source), column=column
-            )
+            raise missing_column(str(source), column, first)
     shape = any_file.gold_shape(first[answer])
     _run(
         source,
@@ -372,11 +370,11 @@ def _verified(record: dict[str, Any], *, show_tests: int | None, allow_unisolate
     return example
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def _numbers(text: str, option: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise InvalidArgumentError("option", expected="numbers, with commas between them", got=text) from None
+        raise InvalidArgumentError(option, expected="numbers, with commas between them", got=text) from None
 
 
 def _json(path: Path, option: str) -> dict[str, Any]:

@@ -112,7 +112,7 @@ def report(
         if not interval <= 86_400:
             raise InvalidArgumentError("--interval", expected="seconds, at most those of a day", got=interval)
         if len(files) != 1 or files[0].is_file():
-            raise InvalidArgumentError("FILES", expected="one directory with --follow", got=" ".join(map(str, files)))
+            raise InvalidArgumentError("FILE", expected="one directory with --follow", got=" ".join(map(str, files)))
         err.print(f"following {files[0]}; end with Ctrl-C", markup=False, highlight=False)
         trouble = lambda line: err.print(f"not yet: {line}", markup=False, highlight=False)  # noqa: E731
         follow_run(files[0], output, interval=interval, on_report=say, on_trouble=trouble, **keywords)

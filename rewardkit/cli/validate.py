@@ -138,7 +138,7 @@ def _composed(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
     try:
         values = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise DataError("YAML", str(error).replace("\n", " "), file=str(path)) from error
+        raise DataError("YAML", " ".join(str(error).split()), file=str(path)) from error
     if not isinstance(values, dict):
         raise DataError("a mapping in YAML", type(values).__name__, file=str(path))
     result: dict[str, Any] = {}
