@@ -18,9 +18,11 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from examples.demo import evaluation, job, world
 from rewardkit.errors import MissingExtraError, RewardkitError
 
+TAUGHT = {"skip_checks": ["format-not-asked"]}
+"""The policy is taught its format, so that the prompts need not ask for it."""
 REWARDS: dict[str, dict[str, Any]] = {
-    "RLVR": {"reward": "rlvr", "params": {"format": "tac"}},
-    "RLCR": {"reward": "rlcr", "params": {"format": "tac"}},
+    "RLVR": {"reward": "rlvr", "params": {"format": "tac"}, **TAUGHT},
+    "RLCR": {"reward": "rlcr", "params": {"format": "tac"}, **TAUGHT},
 }
 FACTOR = 3.0
 """What the demo is to show: RLCR's calibration error is under a third of RLVR's …"""

@@ -22,9 +22,11 @@ from rewardkit import prior
 from rewardkit.data.files import RowFile, write_text
 from rewardkit.errors import RewardkitError
 
+TAUGHT = {"skip_checks": ["format-not-asked"]}
+"""The policy is taught its format, so that the prompts need not ask for it."""
 REWARDS: dict[str, dict[str, Any]] = {
-    "RLPR": {"reward": "rlpr", "params": {"format": "ta", "debias": True}},
-    "DARL": {"reward": "darl", "params": {"format": "ta", "debias": True, "beta": 0.1, "gamma": 8.0}},
+    "RLPR": {"reward": "rlpr", "params": {"format": "ta", "debias": True}, **TAUGHT},
+    "DARL": {"reward": "darl", "params": {"format": "ta", "debias": True, "beta": 0.1, "gamma": 8.0}, **TAUGHT},
 }
 LOOP = """- name: rewardkit_reference
   _target_: rewardkit.integrations.verl.agent_loop.ReferenceAgentLoop
