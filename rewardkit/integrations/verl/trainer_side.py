@@ -168,7 +168,7 @@ def worker_group_log_prob(worker_group: Any, *, partition: str = "rewardkit_refe
             tags.append({"status": "success", "seq_len": sum(lengths.values()), **lengths})
         meta = tq.kv_batch_put(keys=keys, fields=list_of_dict_to_tensordict(fields), tags=tags, partition_id=partition)
         try:
-            meta.extra_info.update({"calculate_entropy": False, "compute_loss": False, "temperature": 1.0})
+            meta.extra_info = {"calculate_entropy": False, "compute_loss": False, "temperature": 1.0}
             worker_group.compute_log_prob(meta)
             data = tq.kv_batch_get(keys=keys, partition_id=partition, select_fields=["log_probs", "response_mask"])
         finally:
