@@ -449,6 +449,7 @@ def test_a_rows_own_gold_kind_says_how_its_list_is_read(tmp_path: Path, cli) -> 
         ),
         ([{"completion": None, "answer": "y"}], [], ["row 1, column 'completion'", "found null"]),
         ([{"completion": 5, "answer": "y"}], ["--format", "tac"], ["row 1, column 'completion'", "found a number 5"]),
+        ([{"completion": "x", "label": "yes"}], [], ["row 1, column 'label': expected true, false", "a string 'yes'"]),
         ([{"completion": "x", "answer": {"a": 1}}], [], ["x.jsonl, row 1, column 'answer': expected"]),
         ([{"completion": "x", "answer": "y"}], ["--bins", "0"], ["bins", "got 0"]),
         ([{"completion": "x", "answer": "y"}], ["--edge", "lft"], ["edge", "lft"]),

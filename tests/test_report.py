@@ -241,3 +241,9 @@ def test_in_a_real_browser(tmp_path: Path) -> None:
         assert not troubles
         assert {url.split(":")[0] for url in requests} <= {"file"}
         browser.close()
+
+
+def test_a_directory_that_is_not_there_yet_is_waited_for_and_told_once(tmp_path: Path) -> None:
+    told: list[str] = []
+    follow(tmp_path / "dumps", tmp_path / "x.html", interval=0.01, rounds=3, on_trouble=told.append)
+    assert told == [f"{tmp_path / 'dumps'}: no such directory; waiting for it"]

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import pickle
 import random
+import re
 import subprocess
 import sys
 import threading
@@ -538,6 +539,16 @@ def test_trl_trains_with_the_rewards(tmp_path: Path, where: str) -> None:
     statuses = logged["extra"]["plain/status"]
     assert statuses
     assert set(statuses) == {UNPARSED}
+
+
+def test_the_example_leaves_room_for_an_answer_even_on_a_cpu() -> None:
+    """A token has at least one byte, so a completion of fewer bytes than tokens fits whatever the vocabulary."""
+    example = (Path(__file__).resolve().parent.parent / "examples" / "trl" / "grpo.py").read_text()
+    (room,) = re.findall(r"max_completion_length=(\d+) if args.cpu", example)
+    assert reward_function("rlcr", format="tac")(prompts=["q"], completions=[GOOD], answer=["Paris"]) == [
+        pytest.approx(0.96)
+    ]
+    assert len(GOOD.encode()) < int(room)
 
 
 @pytest.mark.slow

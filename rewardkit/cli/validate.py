@@ -217,7 +217,8 @@ def _unreachable_hub() -> str:
     except urllib.error.HTTPError:
         return ""  # an answer, if not a kind one
     except (OSError, ValueError) as error:
-        return str(getattr(error, "reason", error))
+        reason = getattr(error, "reason", error)
+        return str(getattr(reason, "strerror", None) or reason)
     return ""
 
 

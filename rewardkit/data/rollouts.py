@@ -360,6 +360,8 @@ class _Reader:
         if not self.roles["label"] and not self.roles["references"]:
             if column := self._unfit("references"):
                 references_of(head, column, self.reading.gold_kind)  # says which cell is none
+            if column := self._unfit("label"):
+                column.part(head).labels(column.text)
             raise DataError(
                 "a column of references (--references) or of labels (--label)",
                 f"columns {', '.join(self.rows.columns)}",
