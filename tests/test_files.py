@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rewardkit.data.files import Batch, RowFile, atomic_path, expand, row_writer, write_text
-from rewardkit.errors import DataError
+from rewardkit.data.files import Batch, RowFile, atomic_path, check_output, expand, row_writer, write_text
+from rewardkit.errors import DataError, InvalidArgumentError
 
 ROWS = [{"text": f"a{i}", "score": i / 10, "good": i % 2 == 0, "tags": ["x"] * (i % 3)} for i in range(10)]
 
@@ -152,3 +153,30 @@ def test_a_directory_is_its_files_in_numeric_order(tmp_path: Path) -> None:
     assert [p.name for p in expand([tmp_path])] == ["1.jsonl", "9.jsonl", "10.jsonl"]
     with pytest.raises(FileNotFoundError):
         expand([tmp_path / "absent"])
+
+
+def test_a_device_or_a_pipe_is_not_replaced_by_a_file(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.jsonl"
+    os.mkfifo(pipe)
+    link = tmp_path / "null.jsonl"
+    link.symlink_to("/dev/null")
+    for target in (pipe, link):
+        with pytest.raises(DataError, match="a device or a pipe"):
+            write_text(target, "x")
+        with pytest.raises(DataError, match="a device or a pipe"):
+            check_output(target)
+    assert pipe.is_fifo()
+    assert link.is_symlink()
+
+
+def test_outputs_are_compared_with_inputs(tmp_path: Path) -> None:
+    first, folder = make(tmp_path / "1.jsonl"), tmp_path / "folder"
+    folder.mkdir()
+    check_output(None, [first])
+    check_output(tmp_path / "2.jsonl", [first, tmp_path / "absent.jsonl"])
+    check_output(tmp_path / "table.md", [tmp_path])
+    check_output(folder / "1.jsonl", [tmp_path])  # a directory stands for the row files in it, not below it
+    for target, source in ((first, first), (first, tmp_path), (tmp_path / "2.jsonl", tmp_path)):
+        with pytest.raises(InvalidArgumentError, match="--out: expected another file than the input"):
+            check_output(target, [source])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1.jsonl", "folder"]

@@ -364,8 +364,9 @@ def _row_files(directory: Path) -> list[Path]:
 
 def _temporary(target: Path) -> Path:
     """A new empty file beside the target."""
-    if target.is_dir():
-        raise DataError("a file to write to", "a directory", file=str(target))
+    if target.exists() and not target.is_file():  # replacing a device such as /dev/null would break the machine
+        found = "a directory" if target.is_dir() else "a device or a pipe (results go to stdout without it)"
+        raise DataError("a file to write to", found, file=str(target))
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{target.parent}: no such directory to write {target.name} into")
     try:
