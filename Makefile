@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(shell find csrc cmake -type f) CMakeLists.txt pyproject.toml constraints.txt
 
-DATA ?=
+# A folder shared/data beside the checkout is taken where there is one.
+DATA ?= $(wildcard ../shared/data)
 
 .PHONY: help reproduce data-named demo demo-likelihood test test-slow lint format build bench experiments stubs clean
 
