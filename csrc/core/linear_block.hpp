@@ -3,11 +3,15 @@
 //
 // One block of logits is kColumns tokens of the vocabulary times kRows rows of hidden states. Its lanes are rows: each
 // number of the weights meets a whole vector of rows, so that neither the product nor the softmax that follows ever
-// adds up the lanes of a vector. A row's numbers then depend on no other row, and on no number of threads.
+// adds up the lanes of a vector. Batches of a few rows, which would leave the lanes empty, go another way (`dots`).
 //
 // The products run over `units`, 4 bytes of the hidden size each: a float, or a pair of bfloat16 for processors that
 // multiply and add those in one instruction. Packed, a panel of hidden states is [units][kRows], and a panel of weights
 // [units / kRun][kColumns][kRun]: one stream through the memory for each, and no transposing of the weights.
+//
+// Beside what logprob_row.hpp asks for, Simd has:  linear_columns; load_one, store_one (one vector of floats);
+//   multiply_add(V hidden, V weight, V sum) of units;  any_above(V, V) -> bool, NaN above nothing;
+//   add_to(double*, V): adds width floats to as many doubles.
 #pragma once
 
 #include <cstddef>

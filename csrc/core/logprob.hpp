@@ -68,8 +68,8 @@ struct LinearInput {
 };
 
 // token_logprobs of the logits hidden x weight^T, which never exist: beside a copy of at most 256 rows of hidden states
-// as floats there are at most 2 KiB a row, and 400 KiB a thread. Products are summed in float32, whatever the dtype,
-// and only rows whose target is not ignore_index are multiplied. No result depends on `threads`, or on other rows.
+// as floats there are at most 2 KiB a row, and 480 KiB a thread. Products are summed in float32, whatever the dtype,
+// and only rows whose target is not ignore_index are multiplied. No result depends on `threads`.
 std::int64_t linear_token_logprobs(const LinearInput& input, const std::int64_t* targets, double temperature,
                                    std::int64_t ignore_index, float* logprob, float* entropy, int threads);
 
