@@ -99,8 +99,8 @@ def test_gradient(emulator) -> None:
 
 
 def test_linear_and_spans(emulator) -> None:
-    hidden, weight = torch.randn(5, 16), torch.randn(2100, 16)
-    targets = torch.tensor([0, 2099, 1024, 1023, 5])
+    hidden, weight = torch.randn(5, 16), torch.randn(33_000, 16)  # three tiles
+    targets = torch.tensor([0, 32_999, 16_384, 16_383, 5])
     got = likelihood.linear_token_logprobs(hidden, weight, targets)
     torch.testing.assert_close(got.double(), reference(hidden @ weight.t(), targets), rtol=1e-5, atol=1e-5)
     spans = likelihood.span_reduce(got, torch.tensor([0, 2, 2, 5]), "mean_prob")
