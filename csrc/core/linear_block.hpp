@@ -57,7 +57,7 @@ struct LinearBlock {
       const std::int64_t from = run * ahead.bytes_per_run, end = from + ahead.bytes_per_run;
       for (std::int64_t row = 0; row < ahead.rows; ++row) {
         const char* bytes = ahead.data + row * ahead.stride;
-        for (std::int64_t b = from; b < end && b < ahead.bytes; b += 64) __builtin_prefetch(bytes + b, 0, 2);
+        for (std::int64_t b = from; b < end && b < ahead.bytes; b += 64) __builtin_prefetch(bytes + b, 0, 3);
       }
       for (int unit = 0; unit < kRun; ++unit) {
         V rows[Vectors];
