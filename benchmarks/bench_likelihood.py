@@ -1,7 +1,8 @@
 """Log-probabilities against what people use instead, interleaved in one process; equality is checked before time.
 
 CPU time of one thread, the least of some rounds in which every contestant runs once. What counts are the ratios: `x_<peer>` is
-how many times longer the peer takes, `read_limit` the share of the speed at which the same buffer can merely be read.
+how many times longer the peer takes, `read_limit` the speed as a share of that at which torch merely reads the same buffer, from end
+to end as one stream.
 """
 
 from __future__ import annotations
@@ -135,4 +136,5 @@ def test_linear_token_logprobs(benchmark: Any, dtype: str, kept: int) -> None:
     }
     best = interleaved(contestants, 4)
     report(benchmark, "rewardkit", best)
+    print({k: v for k, v in benchmark.extra_info.items() if not k.startswith("ms_")})
     benchmark.pedantic(lambda: linear_token_logprobs(hidden, weight, targets), rounds=2)
