@@ -516,7 +516,8 @@ class Reader {
     if (!(total > 0.0)) return Reason::weights_all_zero;
     // .01 + .00 + .97 is 0.98, and less than that in floats.
     constexpr double kRounding = 1e-9;
-    if (std::abs(total - 1.0) > options_.sum_tol + kRounding && options_.fail_on_bad_sum) return Reason::weights_bad_sum;
+    if (std::abs(total - 1.0) > options_.sum_tol + kRounding && options_.fail_on_bad_sum)
+      return Reason::weights_bad_sum;
     for (std::size_t i = 0; i < static_cast<std::size_t>(reading_.slots); ++i) reading_.prob[i] /= total;
     reading_.other /= total;
     return Reason::none;
