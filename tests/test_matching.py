@@ -9,6 +9,8 @@ import pickle
 import random
 import re
 import string
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -670,6 +672,37 @@ def test_work_is_stopped_when_its_time_is_over() -> None:
     assert results == ["fine"] * 4
     with pytest.raises(KeyError):
         within(60, lambda: {}["x"])
+
+
+def test_a_time_out_leaves_nothing_pending_in_the_interpreter() -> None:
+    """A tracer (a debugger, coverage, hypothesis) goes on after it; in a child, since CPython 3.11 would hang."""
+    program = """
+import sys, time
+from rewardkit.matching.math_answers import OutOfTimeError, within
+
+def endless():
+    while True:
+        try:
+            sum(range(100))
+        except Exception:
+            pass
+
+for work in (endless, lambda: time.sleep(0.05)):  # stopped inside of the work, and just as it ends
+    try:
+        within(0.05, work)
+    except OutOfTimeError:
+        pass
+
+def called():
+    return 1
+
+sys.settrace(lambda *_: None)
+called()
+sys.settrace(None)
+print("fine")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "fine\n", done.stderr
 
 
 @pytest.mark.slow

@@ -65,6 +65,7 @@ class SafeScanner {
       if (c == '`') c = '\'';
       put(c);
     }
+    if (write_ == token_ + 1 && out_[token_] == '-') flags_ = kTokenOperator | kTokenSymbol;  // as where it is a sign
     end_token(false);
     store_.used_ = token_;
   }

@@ -339,6 +339,19 @@ def within(seconds: float, work: Callable[[], Result]) -> Result:
                 sent += 1
             wait = 1.0  # something may have swallowed it
 
+    def settle() -> None:
+        """Lets what may be on its way arrive here, and not later.
+
+        Taking it back (with None for the exception) would leave CPython's flag up that one is pending: from then on every
+        function call would look for it, and under a tracer CPython 3.11 would look for ever.
+        """
+        try:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(_OutOfTime))
+            while True:
+                pass
+        except _OutOfTime:
+            return
+
     watcher = threading.Thread(target=watch, daemon=True)
     try:
         watcher.start()
@@ -347,10 +360,15 @@ def within(seconds: float, work: Callable[[], Result]) -> Result:
         finally:
             with lock:
                 finished.set()
-            if sent:  # it is on its way, and must not arrive later
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, None)
+            if sent:
+                settle()
     except _OutOfTime:
-        with lock:
-            finished.set()
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, None)
+        while True:
+            try:
+                with lock:
+                    finished.set()
+                settle()
+                break
+            except _OutOfTime:  # at the door of settle
+                continue
         raise OutOfTimeError(f"mathematics took longer than {seconds:g} s") from None
