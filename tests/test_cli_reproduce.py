@@ -48,8 +48,6 @@ def test_what_is_not_in_the_folder_is_not_run(shared: Path, tmp_path: Path, cli)
 
 def test_a_folder_must_be_named(cli) -> None:
     assert "--data" in cli("reproduce").err
-    makefile = (Path(__file__).resolve().parent.parent / "Makefile").read_text()
-    assert "shared" not in makefile
 
 
 def test_a_missing_folder_is_one_line(tmp_path: Path, cli) -> None:
