@@ -205,6 +205,7 @@ class RecipeJob:
     steps: int = 2  # and these are the numbers of scale/cpu.yaml
     prompts: int = 2
     group: int = 2
+    script: None = None
 
     @property
     def log(self) -> Path:
