@@ -47,7 +47,7 @@ class Settings:
 
 
 QUICK = {"steps": 3, "prompts": 8, "held_out": 96, "teach_steps": 120, "rewards": ("RLCR",)}
-FULL = {"steps": 60, "prompts": 24, "held_out": 960, "teach_steps": 250, "rewards": ("RLVR", "RLCR")}
+FULL = {"steps": 60, "prompts": 20, "held_out": 720, "teach_steps": 250, "rewards": ("RLVR", "RLCR")}
 
 
 def main(arguments: list[str] | None = None) -> int:
