@@ -12,7 +12,7 @@ A *program* is the grammar of one format as plain data, ``(tags, steps)``:
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -351,10 +351,18 @@ def _collect(text: str, tokens: list[_Token], tags, mode: str, max_answers: int,
     if not reading.answers:
         raise _Ill(lost)
     if any(role == "other" for role, _, _ in tags):
-        listed = sum(prob or 0.0 for prob in reading.probs)
+        listed = _in_order(prob or 0.0 for prob in reading.probs)
         other = blocks.get(("other", 0))
         weight = read(text[slice(*_trim(text, *other[:2]))]) if other else None
         reading.other = max(0.0, 1.0 - listed) if weight is None else weight
+
+
+def _in_order(values: Iterable[float]) -> float:
+    """The sum as the kernel adds; from Python 3.12 on, the built-in one compensates for rounding."""
+    total = 0.0
+    for value in values:
+        total += value
+    return total
 
 
 ROUNDING = 1e-9
@@ -363,7 +371,7 @@ ROUNDING = 1e-9
 
 def _weights(on_bad_sum: str, sum_tol: float, reading: _Reading) -> None:
     """Weights of hypotheses and Other are made to sum to one, where they nearly do or where that is asked for."""
-    total = sum(prob or 0.0 for prob in reading.probs) + reading.other
+    total = _in_order(prob or 0.0 for prob in reading.probs) + reading.other
     if total <= 0.0:
         raise _Ill("weights_all_zero")
     if abs(total - 1.0) > sum_tol + ROUNDING and on_bad_sum == "fail":
