@@ -26,7 +26,7 @@ TAUGHT = {"skip_checks": ["format-not-asked"]}
 """The policy is taught its format, so that the prompts need not ask for it."""
 REWARDS: dict[str, dict[str, Any]] = {
     "RLPR": {"reward": "rlpr", "params": {"format": "ta", "debias": True}, **TAUGHT},
-    "DARL": {"reward": "darl", "params": {"format": "ta", "debias": True, "beta": 0.1, "gamma": 8.0}, **TAUGHT},
+    "DARL": {"reward": "darl", "params": {"format": "ta", "debias": True, "beta": 0.01, "gamma": 8.0}, **TAUGHT},
 }
 LOOP = """- name: rewardkit_reference
   _target_: rewardkit.integrations.verl.agent_loop.ReferenceAgentLoop
@@ -54,7 +54,7 @@ class Curve:
 def main() -> int:
     """Runs both jobs; exit code 0 when reward and probability rose in both."""
     parser = argparse.ArgumentParser(prog="python -m examples.likelihood", description=__doc__)
-    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--prompts", type=int, default=24)
     parser.add_argument("--rewards", nargs="+", choices=list(REWARDS), default=list(REWARDS))
     parser.add_argument("--seed", type=int, default=1)
