@@ -6,6 +6,7 @@ A bad *call* raises one of these at once. A bad *completion* never raises: it is
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,6 +22,12 @@ class InvalidArgumentError(RewardkitError, ValueError):
         self.argument, self.expected = argument, expected
         self.got = got.text if isinstance(got, _Text) else _brief(got)
         super().__init__(f"{argument}: expected {expected}, got {self.got}")
+
+    @property
+    def cell(self) -> tuple[str, int] | None:
+        """The column and the row, from 0, where the argument is one entry of a column: ``prior_logprob[3]``."""
+        found = re.fullmatch(r"(\w+)\[([0-9]+)\]", self.argument)
+        return None if found is None else (found[1], int(found[2]))
 
     def __reduce__(self):
         return _rebuild, (type(self), (self.argument,), {"expected": self.expected, "got": _Text(self.got)})

@@ -173,14 +173,6 @@ def check_number(name: str, value: Any, *, low: float = -math.inf, high: float =
         raise InvalidArgumentError(name, expected=span, got=value)
 
 
-def check_count(name: str, value: Any, *, low: int = 1, high: int | None = None) -> None:
-    """Raises InvalidArgumentError unless ``value`` is an integer in [low, high]."""
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole or value < low or (high is not None and value > high):
-        span = f"of at least {low}" if high is None else f"in [{low}, {high}]"
-        raise InvalidArgumentError(name, expected=f"an integer {span}", got=value)
-
-
 def check_choice(name: str, value: Any, choices: Sequence[Any]) -> None:
     """Raises InvalidArgumentError unless ``value`` is one of ``choices``."""
     if value not in choices:

@@ -106,6 +106,10 @@ class RewardBatch:
         return iter(self.values.tolist())
 
 
+GOLD_KIND_PATHS = ("extra_info.gold_kind", "gold_kind")
+"""Where a row of a data set says how its flat list of golds is read; the data builders write it there."""
+
+
 @dataclass(frozen=True)
 class References:
     """The golds of a batch in one shape: ``golds[b][m]`` holds the aliases of the m-th gold of row b."""

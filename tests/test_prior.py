@@ -20,6 +20,7 @@ from rewardkit import prior  # noqa: E402
 from rewardkit.data.files import RowFile  # noqa: E402
 from rewardkit.errors import DataError, InvalidArgumentError, UnknownNameError  # noqa: E402
 from tests.test_splice import small  # noqa: E402
+from tests.tiny_qwen import tiny_qwen  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 ROWS = [
@@ -30,19 +31,8 @@ ROWS = [
 
 @pytest.fixture(scope="module")
 def model_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.manual_seed(0)
     path = tmp_path_factory.mktemp("model")
-    config = transformers.Qwen2Config(
-        vocab_size=len(small()),
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=256,
-        initializer_range=0.02,
-    )
-    transformers.Qwen2ForCausalLM(config).save_pretrained(path)
+    tiny_qwen(len(small()), positions=256, spread=0.02).save_pretrained(path)
     small().save_pretrained(path)
     return path
 

@@ -22,22 +22,12 @@ from rewardkit.likelihood.probes import (  # noqa: E402
     span_logprobs,
 )
 from tests.test_splice import encode, response, small  # noqa: E402
+from tests.tiny_qwen import tiny_qwen  # noqa: E402
 
 
 @pytest.fixture(scope="module")
 def model():
-    torch.manual_seed(0)
-    config = transformers.Qwen2Config(
-        vocab_size=len(small()),
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=512,
-        initializer_range=0.2,
-    )
-    return transformers.Qwen2ForCausalLM(config).eval()
+    return tiny_qwen(len(small()))
 
 
 def full_path(model, ids: list[int]) -> torch.Tensor:

@@ -20,6 +20,7 @@ from rewardkit.integrations.verl.cpu_engine import (  # noqa: E402
     sample,
 )
 from rewardkit.integrations.verl.launch import cpu_environment, cpu_overrides, hydra  # noqa: E402
+from tests.tiny_qwen import tiny_qwen  # noqa: E402
 
 EOS, PAD, VOCABULARY = 1, 0, 37
 PROMPTS = [[5, 6, 7], [8], [9, 10, 11, 12, 13, 14], [5, 6, 7]]
@@ -27,21 +28,8 @@ PROMPTS = [[5, 6, 7], [8], [9, 10, 11, 12, 13, 14], [5, 6, 7]]
 
 @pytest.fixture(scope="module")
 def model():
-    torch.manual_seed(0)
-    config = transformers.Qwen2Config(
-        vocab_size=VOCABULARY,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=64,
-        eos_token_id=EOS,
-        pad_token_id=PAD,
-        bos_token_id=None,
-        initializer_range=0.4,
-    )
-    return transformers.Qwen2ForCausalLM(config).eval()
+    ends = {"eos_token_id": EOS, "pad_token_id": PAD, "bos_token_id": None}
+    return tiny_qwen(VOCABULARY, positions=64, spread=0.4, **ends)
 
 
 def engine_of(model, **options) -> TransformersEngine:

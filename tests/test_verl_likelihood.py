@@ -27,24 +27,14 @@ from rewardkit.integrations.verl.reference_scoring import (  # noqa: E402
 from rewardkit.integrations.verl.trainer_side import TrainerSideScorer  # noqa: E402
 from rewardkit.likelihood import answer_span, splice_reference  # noqa: E402
 from tests.test_splice import encode, response, small  # noqa: E402
+from tests.tiny_qwen import tiny_qwen  # noqa: E402
 
 BLOCK = 16
 
 
 @pytest.fixture(scope="module")
 def model():
-    torch.manual_seed(0)
-    config = transformers.Qwen2Config(
-        vocab_size=len(small()),
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=512,
-        initializer_range=0.2,
-    )
-    return transformers.Qwen2ForCausalLM(config).eval()
+    return tiny_qwen(len(small()))
 
 
 @dataclass

@@ -8,11 +8,11 @@ questions never occur in training.
 
 from __future__ import annotations
 
-import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 KINDS = {"obscure": 0.3, "hard": 0.6, "fair": 0.8, "easy": 1.0}
 """How often the best answer to a question of each kind turns out right."""
@@ -155,30 +155,50 @@ def teach(folder: Path, *, seed: int, steps: int = 300, batch: int = 64) -> floa
     Returns:
         The mean cross-entropy of the last steps, in nats per token.
     """
+    tokenizer = make_tokenizer()
+    rng = random.Random(seed)
+    # Confidence and format are taught on the questions of both splits, the right answers are not: a lesson never sees them.
+    pool = questions(2000, train=True, seed=seed) + questions(1000, train=False, seed=seed)
+
+    def lessons() -> list[tuple[str, str]]:
+        return [(question.text, lesson(question, rng)) for question in rng.sample(pool, batch)]
+
+    return supervise(folder, tokenizer, make_model(tokenizer, seed=seed), lessons, steps=steps)
+
+
+def supervise(
+    folder: Path, tokenizer: Any, model: Any, lessons: Callable[[], Sequence[tuple[str, str]]], *, steps: int
+) -> float:
+    """Teaches a model what to write, by supervised steps on fresh lessons, and saves it and its tokenizer.
+
+    Args:
+        folder: Where they go.
+        tokenizer: With a chat template.
+        model: Of transformers.
+        lessons: Gives a step's questions, each with what is to be written after it.
+        steps: How many.
+
+    Returns:
+        The mean cross-entropy of the last steps, in nats per token.
+    """
     import torch
     from transformers.utils import logging
 
     logging.disable_progress_bar()
     torch.set_num_threads(1)  # so small a model gains nothing from a second one
-    tokenizer = make_tokenizer()
-    model = make_model(tokenizer, seed=seed)
-    rng = random.Random(seed)
     optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)
     losses = []
-    # Confidence and format are taught on the questions of both splits, the right answers are not: a lesson never sees them.
-    pool = questions(2000, train=True, seed=seed) + questions(1000, train=False, seed=seed)
     for step in range(steps):
         for group in optimiser.param_groups:
             group["lr"] = 3e-3 * min(1.0, (steps - step) / (0.3 * steps))
         inputs, labels = [], []
-        for question in rng.sample(pool, batch):
-            prompt = tokenizer.apply_chat_template(
-                [{"role": "user", "content": question.text}], add_generation_prompt=True, tokenize=False
-            )
+        for question, text in lessons():
+            chat = [{"role": "user", "content": question}]
+            prompt = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
             prompt_ids = tokenizer.encode(prompt, add_special_tokens=False)
-            answer_ids = tokenizer.encode(lesson(question, rng), add_special_tokens=False)
-            inputs.append(prompt_ids + answer_ids)
-            labels.append([-100] * len(prompt_ids) + answer_ids)
+            text_ids = tokenizer.encode(text, add_special_tokens=False)
+            inputs.append(prompt_ids + text_ids)
+            labels.append([-100] * len(prompt_ids) + text_ids)
         loss = model(input_ids=torch.tensor(inputs), labels=torch.tensor(labels)).loss
         optimiser.zero_grad()
         loss.backward()
@@ -187,5 +207,4 @@ def teach(folder: Path, *, seed: int, steps: int = 300, batch: int = 64) -> floa
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    (folder / "lesson.json").write_text(json.dumps({"loss": losses[-1], "steps": steps, "seed": seed}))
     return sum(losses[-20:]) / len(losses[-20:])

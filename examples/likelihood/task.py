@@ -67,34 +67,14 @@ def write_rows(path: Path, *, rows: int, seed: int, split: str, baselines: dict[
 
 def teach(folder: Path, *, seed: int, steps: int, batch: int = 64) -> float:
     """Makes the policy and teaches it the format and to answer what it thinks; returns the last steps' cross-entropy."""
-    import torch
     from tokenizers import AddedToken
 
-    torch.set_num_threads(1)  # tiny matrices: a second thread only waits
     tokenizer = world.make_tokenizer()
     words = [*COLOURS, *SHAPES, *THOUGHTS]
     tokenizer.add_tokens([AddedToken(word, normalized=False, special=False) for word in words])
-    model = world.make_model(tokenizer, seed=seed)
     rng = random.Random(seed)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)
-    losses = []
-    for step in range(steps):
-        for group in optimiser.param_groups:
-            group["lr"] = 3e-3 * min(1.0, (steps - step) / (0.3 * steps))
-        inputs, labels = [], []
-        for subject in rng.choices(SUBJECTS, k=batch):
-            chat = [{"role": "user", "content": subject}]
-            prompt = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
-            prompt_ids = tokenizer.encode(prompt, add_special_tokens=False)
-            answer_ids = tokenizer.encode(_lesson(subject, rng), add_special_tokens=False)
-            inputs.append(prompt_ids + answer_ids)
-            labels.append([-100] * len(prompt_ids) + answer_ids)
-        loss = model(input_ids=torch.tensor(inputs), labels=torch.tensor(labels)).loss
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        losses.append(loss.item())
-    folder.mkdir(parents=True, exist_ok=True)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return sum(losses[-20:]) / len(losses[-20:])
+
+    def lessons() -> list[tuple[str, str]]:
+        return [(subject, _lesson(subject, rng)) for subject in rng.choices(SUBJECTS, k=batch)]
+
+    return world.supervise(folder, tokenizer, world.make_model(tokenizer, seed=seed), lessons, steps=steps)

@@ -265,4 +265,8 @@ def _print(rows: list[Row], counts: Counter[str]) -> None:
     for row in rows:
         if row.note and row.verdict != "equal":
             out.print(f"{row.what}: {row.note}", markup=False, highlight=False, soft_wrap=True)
-    out.print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()), highlight=False)
+    explained = sum(row.verdict == "differs" and bool(row.note) for row in rows)
+    verdicts = [f"{count} {verdict}" for verdict, count in counts.items() if verdict != "differs"]
+    if counts["differs"]:
+        verdicts.append(f"{counts['differs']} different, of which the notes explain {explained}")
+    out.print(", ".join(verdicts), highlight=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -196,10 +195,10 @@ class _Scorer:
             row = None if error.row is None else batch.rows[error.row]
             raise DataError(error.expected, error.found, file=batch.file, row=row, column=error.column) from error
         except InvalidArgumentError as error:
-            cell = re.fullmatch(r"(\w+)\[([0-9]+)\]", error.argument)
-            if cell is None or cell[1] not in self.extra or int(cell[2]) >= len(batch):
+            name, index = error.cell or ("", 0)
+            if name not in self.extra or index >= len(batch):
                 raise
-            row, column = batch.rows[int(cell[2])], self.extra[cell[1]].text
+            row, column = batch.rows[index], self.extra[name].text
             raise DataError(error.expected, error.got, file=batch.file, row=row, column=column) from error
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from rewardkit import matching, parsing, shaping
 from rewardkit.data.files import Batch, PathLike, RowFile, missing_column
 from rewardkit.errors import DataError, InvalidArgumentError, UnknownNameError
-from rewardkit.types import Bool, Float64, Forecast, GoldKind, Outcome, References
+from rewardkit.types import GOLD_KIND_PATHS, Bool, Float64, Forecast, GoldKind, Outcome, References
 
 NONE = "none"
 """As a column's name: do not use such a column, even if there is one."""
@@ -694,7 +694,7 @@ class _Reader:
 def gold_kind_columns(available: Iterable[str]) -> list[Column]:
     """Where a row says itself how its flat list of golds is read, as the data builders write it."""
     available = tuple(available)
-    found = [Column.of(name, available) for name in ("extra_info.gold_kind", "gold_kind")]
+    found = [Column.of(name, available) for name in GOLD_KIND_PATHS]
     return [column for column in found if column is not None]
 
 

@@ -15,9 +15,9 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from rewardkit import rewards
+from rewardkit.arrays import whole
 from rewardkit.errors import DataError, InvalidArgumentError, UnknownNameError
 from rewardkit.rewards import Reward
-from rewardkit.shaping import check_count
 from rewardkit.types import OK, GoldKind, References, RewardBatch
 
 # What GRPOTrainer passes beside the columns of the data set, and the names that a reward's own arguments take.
@@ -51,7 +51,7 @@ class RewardFunction:
         if missing not in ("raise", "skip"):
             raise UnknownNameError("missing", missing, ("raise", "skip"))
         if num_generations is not None:
-            check_count("num_generations", num_generations)
+            whole("num_generations", num_generations)
         texts = [*columns, *columns.values()] if isinstance(columns, Mapping) else [columns]
         if columns is not None and not all(isinstance(text, str) and text for text in texts):
             raise InvalidArgumentError("columns", expected="{required column: column of the data set}", got=columns)

@@ -657,24 +657,15 @@ def _null(
     thresholds, _, settings = _thresholds(q, bins, scheme, edge)
     q = q[(q >= 0) & (q <= 1)]
     settings = settings | {"norm": norm}
+    results = np.empty(draws)
     if q.size == 0:
-        return Null(
-            math.nan,
-            sd=math.nan,
-            quantile95=math.nan,
-            p_value=math.nan,
-            draws=draws,
-            seed=seed,
-            n=0,
-            settings=settings,
-        )
+        return Null.of(results, observed, seed=seed, n=0, settings=settings)
     value, count = np.unique(q, return_counts=True)
     which = np.searchsorted(thresholds, value, side="right")
     value = value.astype(np.float64)
     starts = np.flatnonzero(np.concatenate([[True], which[1:] != which[:-1]]))
     size = np.add.reduceat(count, starts)
     rng = inputs.generator(seed, "ece_null")
-    results = np.empty(draws)
     if len(value) * draws > _EXACT_NULL_DRAWS:
         spread = np.sqrt(np.add.reduceat(count * value * (1 - value), starts))
         gap = rng.standard_normal((draws, len(starts))) * spread
@@ -685,18 +676,7 @@ def _null(
             part = slice(first, min(draws, first + rows))
             right = rng.binomial(count, value, size=(part.stop - first, len(value)))
             results[part] = _norm_of_gaps(np.add.reduceat(right - count * value, starts, axis=1), size, norm)
-    # The add-one estimate: a p-value from draws is never 0. A gap of rounding does not make a draw smaller.
-    p_value = math.nan if math.isnan(observed) else (1 + np.sum(results >= observed - 1e-12)) / (draws + 1)
-    return Null(
-        float(results.mean()),
-        sd=float(results.std()),
-        quantile95=float(np.quantile(results, 0.95)),
-        p_value=float(p_value),
-        draws=draws,
-        seed=seed,
-        n=q.size,
-        settings=settings,
-    )
+    return Null.of(results, observed, seed=seed, n=q.size, settings=settings)
 
 
 def _norm_of_gaps(gap: Float64, size: Int64, norm: int) -> Float64:

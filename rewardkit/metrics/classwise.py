@@ -88,9 +88,9 @@ def _labels(label: Any, rows: int, classes: int) -> npt.NDArray[np.int64]:
 
 def _null(p: Float64, observed: float, bins: Any, edge: Any, seed: int, settings: dict[str, Any]) -> Null:
     n, classes = p.shape
+    results = np.empty(_NULL_DRAWS)
     if not n:
-        nan = math.nan
-        return Null(nan, sd=nan, quantile95=nan, p_value=nan, draws=_NULL_DRAWS, seed=seed, n=0, settings=settings)
+        return Null.of(results, observed, seed=seed, n=0, settings=settings)
     thresholds, _, _ = calibration._thresholds(p.ravel(), bins, "width", edge)
     width = len(thresholds) + 1
     cell = np.searchsorted(thresholds, p, side="right") + np.arange(classes) * width
@@ -99,19 +99,9 @@ def _null(p: Float64, observed: float, bins: Any, edge: Any, seed: int, settings
     cumulative = np.cumsum(p, axis=1)
     steps = cumulative[:, :-1] / cumulative[:, -1:] + np.arange(n)[:, None]
     rng = inputs.generator(seed, "classwise_null")
-    results = np.empty(_NULL_DRAWS)
     for draw in range(_NULL_DRAWS):
         place = np.searchsorted(steps.ravel(), rng.random(n) + np.arange(n), side="right")
         drawn = place - np.arange(n) * (classes - 1)
         right = np.bincount(cell[np.arange(n), drawn], minlength=classes * width)
         results[draw] = np.abs(stated - right).sum() / (n * classes)
-    return Null(
-        float(results.mean()),
-        sd=float(results.std()),
-        quantile95=float(np.quantile(results, 0.95)),
-        p_value=float((1 + np.sum(results >= observed - 1e-12)) / (_NULL_DRAWS + 1)),
-        draws=_NULL_DRAWS,
-        seed=seed,
-        n=n,
-        settings=settings,
-    )
+    return Null.of(results, observed, seed=seed, n=n, settings=settings)

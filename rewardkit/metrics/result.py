@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 
 class Metric(float):
     """A metric's value, usable as a plain float, with the settings without which nobody can compute it again.
@@ -137,6 +139,17 @@ class Null(float):
         self.sd, self.quantile95, self.p_value = float(sd), float(quantile95), float(p_value)
         self.draws, self.seed, self.n, self.settings = draws, seed, int(n), dict(settings or {})
         return self
+
+    @classmethod
+    def of(cls, results: Any, observed: float, *, seed: int, settings: Mapping[str, Any], n: int) -> Null:
+        """The null from the errors of redrawn outcomes, float ``[draws]``; undefined (NaN) where nothing was redrawn."""
+        draws = len(results)
+        common = {"draws": draws, "seed": seed, "n": n, "settings": settings}
+        if not n:
+            return cls(math.nan, sd=math.nan, quantile95=math.nan, p_value=math.nan, **common)
+        # The add-one estimate: a p-value from draws is never 0. A gap of rounding does not make a draw smaller.
+        p_value = math.nan if math.isnan(observed) else (1 + np.sum(results >= observed - 1e-12)) / (draws + 1)
+        return cls(results.mean(), sd=results.std(), quantile95=np.quantile(results, 0.95), p_value=p_value, **common)
 
     @property
     def mean(self) -> float:

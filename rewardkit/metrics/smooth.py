@@ -96,13 +96,5 @@ def _null(q: Float64, observed: float, seed: int) -> Null:
     for _ in range(_NULL_DRAWS):
         draws.append(_spread(q, (rng.random(len(q)) < q) - q, _NULL_GRID))
     results = _fixed_point(np.stack(draws))
-    return Null(
-        float(results.mean()),
-        sd=float(results.std()),
-        quantile95=float(np.quantile(results, 0.95)),
-        p_value=float((1 + np.sum(results >= observed)) / (_NULL_DRAWS + 1)),
-        draws=_NULL_DRAWS,
-        seed=seed,
-        n=len(q),
-        settings={"kernel": "reflected Gaussian", "grid": _NULL_GRID},
-    )
+    settings = {"kernel": "reflected Gaussian", "grid": _NULL_GRID}
+    return Null.of(results, observed, seed=seed, n=len(q), settings=settings)

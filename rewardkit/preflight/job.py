@@ -13,7 +13,7 @@ from rewardkit import parsing
 from rewardkit.errors import DataError, InvalidArgumentError
 from rewardkit.rewards import Reward
 from rewardkit.rewards.text import TextReward
-from rewardkit.types import GoldKind, References
+from rewardkit.types import GOLD_KIND_PATHS, GoldKind, References
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "nothing"})()
 """What stands for a value that is not there, which is not the same as a null."""
@@ -217,7 +217,7 @@ class Rows:
 
     def _own_kind(self, index: int) -> Any:
         """The kind that the data builders write beside the golds."""
-        for path in ("extra_info.gold_kind", "gold_kind"):
+        for path in GOLD_KIND_PATHS:
             kind = self.value(index, path)
             if kind in ("aliases", "set"):
                 return kind

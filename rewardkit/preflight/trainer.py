@@ -315,7 +315,7 @@ class MissingColumn(_RequiredColumns):
     about = "rows without a column that a reward requires"
     is_prior = False
     fix = (
-        "add the column (`rewardkit prior --join` writes RLPR's baseline), or name where it stands (columns= in TRL, "
+        "add the column (`rewardkit prior --baseline` writes RLPR's), or name where it stands (columns= in TRL, "
         "reward.reward_kwargs.columns in verl; tool_extra_fields.NAME for what an agent loop of yours brings)."
     )
 

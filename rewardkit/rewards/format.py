@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from rewardkit.arrays import whole
 from rewardkit.parsing import FORMATS
 from rewardkit.parsing.grammar import MAX_ANSWERS
 from rewardkit.rewards.base import register
 from rewardkit.rewards.text import TextReward
-from rewardkit.shaping import check_count
 from rewardkit.types import Float64, Forecast, Outcome
 
 
@@ -43,7 +43,7 @@ class FormatReward(TextReward):
         """Refuses a number of answers that no format has."""
         super().check()
         if self.max_answers is not None:
-            check_count("max_answers", self.max_answers, high=MAX_ANSWERS)
+            whole("max_answers", self.max_answers, high=MAX_ANSWERS)
 
     def reading(self) -> dict[str, Any]:
         """The options of :func:`rewardkit.parsing.parse`."""

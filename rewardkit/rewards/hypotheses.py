@@ -8,11 +8,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from rewardkit.arrays import whole
 from rewardkit.errors import InvalidArgumentError
 from rewardkit.parsing.grammar import MAX_ANSWERS
 from rewardkit.rewards.text import TextReward
 from rewardkit.scoring import EPSILON, check_epsilon
-from rewardkit.shaping import check_count, check_number, min_k, soft_diversity
+from rewardkit.shaping import check_number, min_k, soft_diversity
 from rewardkit.types import Bool, Float64, Forecast, Outcome
 
 
@@ -76,13 +77,13 @@ class HypothesesReward(TextReward):
     def check(self) -> None:
         """Refuses terms that no list can meet."""
         super().check()
-        check_count("max_answers", self.max_answers, high=MAX_ANSWERS)
+        whole("max_answers", self.max_answers, high=MAX_ANSWERS)
         check_epsilon(self.epsilon)
         check_number("correctness_weight", self.correctness_weight, low=0.0)
         check_number("min_k_penalty", self.min_k_penalty, low=0.0)
         for name in ("min_k", "soft_diversity"):
             if getattr(self, name) is not None:
-                check_count(name, getattr(self, name), high=self.max_answers)
+                whole(name, getattr(self, name), high=self.max_answers)
         if self.on_duplicate == "allow":
             raise InvalidArgumentError(
                 "on_duplicate", expected="'fail' or 'merge': hypotheses exclude each other", got="allow"

@@ -8,9 +8,10 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from rewardkit.arrays import whole
 from rewardkit.parsing.grammar import MAX_ANSWERS
 from rewardkit.rewards.text import TextReward
-from rewardkit.shaping import check_choice, check_count, count_classes
+from rewardkit.shaping import check_choice, count_classes
 from rewardkit.types import Float64, Forecast, Outcome
 
 CreditMode = Literal["sum", "frac", "any", "recall"]
@@ -37,7 +38,7 @@ class MultiReward(TextReward):
     def check(self) -> None:
         """Warns where copies of an answer would pay."""
         super().check()
-        check_count("max_answers", self.max_answers, high=MAX_ANSWERS)
+        whole("max_answers", self.max_answers, high=MAX_ANSWERS)
         check_choice("credit_mode", self.credit_mode, ("sum", "frac", "any", "recall"))
         check_choice("credit", self.credit, ("distinct", "independent"))
         if self.credit == "independent" and self.on_duplicate == "allow" and self.max_answers > 1:

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from rewardkit.arrays import whole
 from rewardkit.errors import InvalidArgumentError
 from rewardkit.parsing import completion_texts
 from rewardkit.rewards.base import Reward, register
-from rewardkit.shaping import check_count
 from rewardkit.types import OK, Bool, RewardBatch
 
 
@@ -30,8 +30,8 @@ def repeats_itself(completions: Sequence[Any], *, window: int = 10, limit: int =
     Raises:
         InvalidArgumentError: ``window`` or ``limit`` is no positive integer.
     """
-    check_count("window", window)
-    check_count("limit", limit)
+    whole("window", window)
+    whole("limit", limit)
     found = np.zeros(len(completions), dtype=bool)
     for row, text in enumerate(completion_texts(completions)):
         words = text.split()
@@ -65,8 +65,8 @@ class Repetition(Reward):
     limit: int = 10
 
     def __post_init__(self) -> None:
-        check_count("window", self.window)
-        check_count("limit", self.limit, low=2)
+        whole("window", self.window)
+        whole("limit", self.limit, low=2)
 
     @property
     def min_value(self) -> float:

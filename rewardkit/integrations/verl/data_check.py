@@ -13,7 +13,7 @@ from rewardkit.errors import DataError
 from rewardkit.integrations.verl.rows import ABSENT, find_column, gold_kind_of, lookup, read_reference
 from rewardkit.integrations.verl.settings import Settings
 from rewardkit.rewards.base import ROLLOUT_COLUMNS
-from rewardkit.types import GoldKind
+from rewardkit.types import GOLD_KIND_PATHS, GoldKind
 
 logger = logging.getLogger(__name__)
 
@@ -162,8 +162,7 @@ def _fields(file: RowFile, settings: Settings) -> list[str]:
     paths = [
         "data_source",
         "extra_info.split",
-        "extra_info.gold_kind",
-        "gold_kind",
+        *GOLD_KIND_PATHS,
         settings.reference,
         *settings.columns.values(),
     ]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rewardkit.errors import DataError, InvalidArgumentError
-from rewardkit.types import GoldKind, References
+from rewardkit.types import GOLD_KIND_PATHS, GoldKind, References
 
 ABSENT = object()
 """What :func:`lookup` returns where a path leads nowhere."""
@@ -63,7 +63,7 @@ def gold_kind_of(fields: Mapping[str, Any], configured: GoldKind | None) -> Any:
     """How a flat list of a row's golds is read: as the config says, else as the row does (the data builders write it)."""
     if configured is not None:
         return configured
-    for path in ("extra_info.gold_kind", "gold_kind"):
+    for path in GOLD_KIND_PATHS:
         value = lookup(fields, path)
         if value is not ABSENT and value is not None:
             return value

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rewardkit import rewards
+from rewardkit.arrays import whole
 from rewardkit.errors import InvalidArgumentError, UnknownNameError
 from rewardkit.rewards import Reward, reserved
-from rewardkit.shaping import check_count, check_number
+from rewardkit.shaping import check_number
 from rewardkit.types import GoldKind
 
 PLACE = "reward.reward_kwargs"
@@ -165,7 +166,7 @@ class Settings:
                         got=term.label,
                     )
                 owners[name] = term.label
-        check_count(f"{PLACE}.max_batch", self.max_batch)
+        whole(f"{PLACE}.max_batch", self.max_batch)
         check_number(f"{PLACE}.group_timeout", self.group_timeout, low=0.0)
         for key in ("references_are_json", "check_data"):
             if not isinstance(getattr(self, key), bool):
