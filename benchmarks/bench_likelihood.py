@@ -7,11 +7,11 @@ to end as one stream.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from turns import cpu_seconds
 
 torch = pytest.importorskip("torch")
 
@@ -29,17 +29,6 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-def interleaved(contestants: dict[str, Callable[[], Any]], rounds: int = ROUNDS) -> dict[str, float]:
-    """The least CPU seconds of each."""
-    best = dict.fromkeys(contestants, float("inf"))
-    for _ in range(rounds):
-        for name, run in contestants.items():
-            start = time.process_time_ns()
-            run()
-            best[name] = min(best[name], (time.process_time_ns() - start) / 1e9)
-    return best
 
 
 def report(benchmark: Any, ours: str, best: dict[str, float]) -> None:
@@ -96,7 +85,7 @@ def test_token_logprobs(benchmark: Any, dtype: str) -> None:
         "torch_compile": lambda: compiled(logits, targets),
         **{name: (lambda run=run: run(logits, targets)) for name, run in verl.items()},
     }
-    best = interleaved(contestants)
+    best = cpu_seconds(contestants, ROUNDS)
     if verl:
         best["verl_naive_and_entropy"] = best["verl_naive"] + best["verl_entropy"]
     eager = ("log_softmax_gather", "float_log_softmax_gather", "cross_entropy", "row_by_row", "verl_v2")
@@ -134,7 +123,7 @@ def test_linear_token_logprobs(benchmark: Any, dtype: str, kept: int) -> None:
         "rewardkit_entropy": lambda: linear_token_logprobs(hidden, weight, targets, return_entropy=True),
         "full_logits": full,
     }
-    best = interleaved(contestants, 4)
+    best = cpu_seconds(contestants, 4)
     report(benchmark, "rewardkit", best)
     print({k: v for k, v in benchmark.extra_info.items() if not k.startswith("ms_")})
     benchmark.pedantic(lambda: linear_token_logprobs(hidden, weight, targets), rounds=2)

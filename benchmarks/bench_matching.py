@@ -9,30 +9,19 @@ from __future__ import annotations
 import random
 import re
 import string
-import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from turns import cpu_seconds
 
 from rewardkit import matching, reference
 from rewardkit._kernels import kernel
 
 ROUNDS = 5
 F1 = {"matcher": "token_f1", "theta": 0.75, "max_extra": 2, "yes_no": False, "split_cjk": False}
-
-
-def cpu_seconds(contestants: dict[str, Callable[[], Any]], rounds: int = ROUNDS) -> dict[str, float]:
-    """The least CPU time of each contestant, all of them taking turns."""
-    best = dict.fromkeys(contestants, float("inf"))
-    for _ in range(rounds):
-        for name, run in contestants.items():
-            start = time.process_time()
-            run()
-            best[name] = min(best[name], time.process_time() - start)
-    return best
 
 
 def report(benchmark: Any, contestants: dict[str, tuple[int, Callable[[], Any]]], unit: str) -> None:

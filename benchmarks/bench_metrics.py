@@ -6,12 +6,11 @@ several. ``make bench``, or ``python benchmarks/bench_metrics.py`` for the ratio
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from turns import cpu_seconds
 
 from rewardkit import _kernels, metrics
 from rewardkit.metrics.calibration import bin_thresholds, fraction_bits
@@ -24,17 +23,6 @@ def data(n: int, dtype: Any = np.float32) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     q = np.where(rng.random(n) < 0.3, rng.integers(0, 21, n) / 20, rng.random(n))
     return q.astype(dtype), (rng.random(n) < q).astype(np.uint8)
-
-
-def best(calls: dict[str, Callable[[], Any]], rounds: int = 7) -> dict[str, float]:
-    """Best CPU seconds of each, interleaved."""
-    times = dict.fromkeys(calls, float("inf"))
-    for _ in range(rounds):
-        for name, call in calls.items():
-            start = time.process_time()
-            call()
-            times[name] = min(times[name], time.process_time() - start)
-    return times
 
 
 def numpy_ece_brier(q: np.ndarray, y: np.ndarray) -> tuple[float, float]:
@@ -66,7 +54,7 @@ def compare_ece(n: int) -> dict[str, float]:
         "metrics": lambda: ours_ece_brier(q, y),
         "numpy bincount": lambda: numpy_ece_brier(q, y),
     }
-    return best(calls)
+    return cpu_seconds(calls, rounds=7)
 
 
 def compare_auroc(n: int) -> dict[str, float]:
@@ -75,7 +63,7 @@ def compare_auroc(n: int) -> dict[str, float]:
     assert abs(metrics.auroc(confidence=q, correct=y) - sklearn.roc_auc_score(y, q)) < 1e-12
     rng = np.random.default_rng(1)
     wide = np.where(rng.random(n) < 0.3, q, rng.random(n))  # round numbers, and all 53 bits
-    return best(
+    return cpu_seconds(
         {
             "float32": lambda: metrics.auroc(confidence=q, correct=y),
             "float64": lambda: metrics.auroc(confidence=wide, correct=y),
@@ -93,11 +81,12 @@ def compare_segmented(groups: int = 100_000, length: int = 16, bins: int = 10) -
     ours = metrics.grouped_calibration(confidence=q, correct=y, offsets=offsets, bins=bins)[0]
     theirs = numpy_segmented(q.astype(np.float64), y, length, bins)
     assert np.mean(np.abs(ours - theirs) < 1e-6) > 0.9999
-    return best(
+    return cpu_seconds(
         {
             "ours": lambda: metrics.grouped_calibration(confidence=q, correct=y, offsets=offsets, bins=bins),
             "numpy bincount": lambda: numpy_segmented(q, y, length, bins),
-        }
+        },
+        rounds=7,
     )
 
 

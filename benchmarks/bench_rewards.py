@@ -12,28 +12,17 @@ import random
 import re
 import resource
 import string
-import time
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from turns import cpu_seconds
 
 from rewardkit import rewards
 
 ROUNDS = 5
-
-
-def cpu_seconds(contestants: dict[str, Callable[[], Any]], rounds: int = ROUNDS) -> dict[str, float]:
-    """The least CPU time of each contestant, all of them taking turns."""
-    best = dict.fromkeys(contestants, float("inf"))
-    for _ in range(rounds):
-        for name, run in contestants.items():
-            start = time.process_time()
-            run()
-            best[name] = min(best[name], time.process_time() - start)
-    return best
 
 
 def report(benchmark: Any, seconds: dict[str, float]) -> None:
